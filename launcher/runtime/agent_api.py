@@ -17,6 +17,8 @@ from .agent_faults import AgentFaults
 from .agent_programs import AgentPrograms
 from .children import Children
 from .connectivity import Connectivity
+from .containers import keep
+from .containers.pins import FixedImages
 from .deadline import Deadline
 from .fences import Fences
 from .heartbeat import Heartbeat
@@ -74,6 +76,7 @@ class AgentApi:
         self._fences = Fences(folder / agent_folders.FENCES)
         self._quiet = ranks.QuietTimes()
         self._faults = AgentFaults((folder, self._scratch))
+        self._images = FixedImages()
         self._over_at = math.inf
         self._connectivity = Connectivity()
         key, limit, place = handshake.kept(folder), spec["self_stop"], spec["place"]
@@ -95,6 +98,7 @@ class AgentApi:
             "drive": self.drive,
             "environment": self.environment,
             "ended": self._faults.ended,
+            "image": self._images.asked,
             "supervisor": self.supervisor,
             "stop": self.stop,
         }
@@ -102,7 +106,7 @@ class AgentApi:
     def reply(self, request: Mapping[str, Any]) -> Reply:
         """Return the reply to a request, without the values of secrets."""
         op = str(request.get("op"))
-        if op != "environment":  # that is a rank's parent
+        if op not in ("environment", "image"):  # those are programs of this node
             self._patience.asked()
         if op not in ALWAYS_ANSWERED and (wrong := mismatch(request.get("protocol"))):
             return {"ok": False, "protocol": PROTOCOL, "message": f"request refused: {wrong}"}
@@ -130,6 +134,9 @@ class AgentApi:
             status["supervisor"] = self._supervision.ask({"op": "status"}, SUPERVISOR_S)
             return self._faults.added_to(status)
         status["setup"] = self._setup.status()
+        self._images.fix(request.get("images", {}))
+        if found := self._images.found:
+            status["images"] = found
         status["ranks"] = ranks.statuses(self._folder, self._quiet, self._faults.ends)
         if "head" in request and self._member is None:
             self.heartbeat.hint(*request["head"])
@@ -149,6 +156,8 @@ class AgentApi:
             return self._need("workdir")
         if self._interpreter and self._interpreter.lacks_wheels:
             return self._need("wheels")
+        if self._images.missing(self._folder, request.get("containers")):
+            return self._need("images")
         (self._folder / "workdir").mkdir(exist_ok=True)
         with self._turn:
             if self._setup.resume():
@@ -162,7 +171,7 @@ class AgentApi:
             self._setup.start(argv, env, folder=self._folder / "workdir", message=message)
         return {"ok": True}
 
-    def _need(self, name: Literal["workdir", "wheels"]) -> Reply:
+    def _need(self, name: Literal["workdir", "wheels", "images"]) -> Reply:
         self._setup.set_stage(COPYING)
         return {"ok": True, "need": name}
 
@@ -278,9 +287,11 @@ class AgentApi:
         self._supervision.end()
         reply = self.kill({"op": "kill", "level": "node"})
         if reply["ok"]:
+            reply = keep.removed(self._folder, self._spec, self._base)
+        if reply["ok"]:
             self.heartbeat.leave()
             if unremoved := agent_folders.clear(self._folder, self._spec):
-                reply["message"] = unremoved
+                reply["message"] = "; ".join(filter(None, (reply.get("message"), unremoved)))
             self._over_at = time.monotonic() + 0.1
             with contextlib.suppress(RuntimeError):  # no thread more: `tick` ends it
                 threading.Timer(0.1, self._end).start()

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from . import files, interpreter, setups
+from .containers.keep import specs
 from .protocol_files import SetupStep
 
 PACKAGE = str(Path(__file__).resolve().parent)
@@ -19,7 +20,8 @@ class AgentPrograms:
     def setup(self, scripts: list[SetupStep]) -> list[str]:
         """Return the command of setup, empty for none; it makes a Python environment where needed."""
         files.write(self._folder / setups.SETUPS, {"setups": scripts})
-        argv = [sys.executable, "-EsS", PACKAGE, "setups", str(self._folder)] if scripts else []
+        needed = scripts or specs(self._folder)
+        argv = [sys.executable, "-EsS", PACKAGE, "setups", str(self._folder)] if needed else []
         if self._interpreter is None or self._interpreter.made:
             return argv
         return [sys.executable, "-EsS", PACKAGE, "interpreter", "setup", str(self._folder), *argv]

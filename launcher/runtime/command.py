@@ -20,9 +20,13 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
-from . import environment, files, logs, procs, rpc, start_files
+from . import environment, files, login, logs, procs, rpc, start_files
 from .children import SPAWN
+from .containers.engines import EngineError
+from .containers.enter import Place
+from .containers.keep import Containers, specs
 from .protocol import PROTOCOL, EnvironmentReply
+from .protocol_containers import ContainerSpec
 from .protocol_files import AgentSpec, CommandRequest, RankSpec
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -76,6 +80,16 @@ def variables(folder: Path, label: str, given: dict[str, str], base: dict[str, s
     return environment.of_rank(folder, spec, base, {})
 
 
+def inside(folder: Path, label: str) -> ContainerSpec | None:
+    """Return the container that a command beside a rank runs in; None where its group has none.
+
+    Without a rank, that of the first group here.
+    """
+    found = specs(folder)
+    group = label.rpartition("-")[0]
+    return next((one for one in found if not label or one["group"] == group), None)
+
+
 def place(folder: Path) -> Path:
     """Return the working folder of ranks.
 
@@ -98,10 +112,20 @@ def run(folder: Path, agent: AgentSpec | None, request: CommandRequest) -> None:
     start = start_files.of_agent(cast("EnvironmentReply", given), marked)
     if start.trouble:
         _frame(b"e", f"nvlaunch: {start.trouble}\n".encode())
-    env = variables(folder, request["label"], request["env"], start.env)
+    container = inside(folder, request["label"])
+    env = variables(folder, request["label"], request["env"], {} if container else start.env)
     env[environment.MARK] = marked
     os.chdir(place(folder))
-    if not shutil.which(request["argv"][0], path=env["PATH"]):
+    if container is not None:
+        try:
+            request["argv"], env = entered(
+                folder, container, given["base"], Path(given["secrets"]).parent, env, request
+            )
+        except (EngineError, OSError) as error:
+            _frame(b"e", f"nvlaunch: {error}\n".encode())
+            _frame(b"x", b"%d" % NOT_FOUND)
+            return
+    elif not shutil.which(request["argv"][0], path=env["PATH"]):
         _frame(b"e", f"`{request['argv'][0]}` is not found on this node\n".encode())
         _frame(b"x", b"%d" % NOT_FOUND)
         return
@@ -122,6 +146,21 @@ def run(folder: Path, agent: AgentSpec | None, request: CommandRequest) -> None:
             procs.kill(scope(agent, request["token"]), os.getpid(), grace=1.0 if end == b"t" else 0.0)
             code = child.wait()
         _frame(end, str(code if code >= 0 else 128 - code).encode() if end == b"x" else b"")
+
+
+def entered(
+    folder: Path, spec: ContainerSpec, base: dict[str, str], memory: Path, env: dict[str, str], request: CommandRequest
+) -> tuple[list[str], dict[str, str]]:
+    """Return the engine's command for a command in a container, and the variables of the engine's client."""
+    agent = files.agent_spec(folder)
+    if agent is None:
+        raise EngineError("the run has left the node")
+    state, _ = Containers(folder, agent, base).running(spec)
+    own = memory / f"exec.{request['token']}"
+    own.mkdir(mode=0o700, exist_ok=True)
+    where = Place(folder, spec, state, base)
+    argv = where.command(own, env, request["argv"], umask=login.own_umask())
+    return argv, {**where.client_env, environment.MARK: env[environment.MARK]}
 
 
 def _pass_on(child: "subprocess.Popen[bytes]", life: int, timeout: float | None) -> bytes:

@@ -14,6 +14,8 @@ from .protocol_files import MAX_LIST, RankSpec, Variables
 
 # Variables kept of the shell that launches on local nodes: others would differ from run to run.
 USERS = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME")
+ENGINES = ("DOCKER_", "CONTAINER_", "CONTAINERS_", "REGISTRY_AUTH_FILE", "ENROOT_", "APPTAINER_")
+"""Beginnings of variables that tell the client of a container engine where its engine and its logins are."""
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy", "ftp_proxy")
 FOLDER = "@folder@"
 AGENT_MARK = "NVLAUNCH_AGENT"
@@ -47,7 +49,7 @@ def user(environ: Mapping[str, str], whole: bool = False) -> dict[str, str]:
 
 
 def _of_user(name: str) -> bool:
-    return name in USERS or name.startswith("LC_") or name.lower() in PROXIES
+    return name in USERS or name.startswith(("LC_", *ENGINES)) or name.lower() in PROXIES
 
 
 def _of_login(name: str) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from . import agent_folders, files, procs, rpc
+from .containers import keep
 from .fences import Fences
 from .protocol import StatusReply
 from .protocol_files import AgentSpec
@@ -72,6 +73,12 @@ def stop(folder: Path, spec: AgentSpec, *, asks: bool = True) -> StatusReply:
     remaining = procs.kill(procs.of_spec(spec))
     remaining += [agent.pid for agent in procs.agents(spec["run"], spec["place"])]
     ended: StatusReply = {"ok": not remaining, "left": remaining}
-    if not remaining and (unremoved := agent_folders.clear(folder, spec)):
-        ended["message"] = unremoved
+    if remaining:
+        return ended
+    told = keep.removed(folder, spec, keep.user_base())
+    if not told["ok"]:
+        return {**ended, **told}
+    unremoved = agent_folders.clear(folder, spec)
+    if said := "; ".join(filter(None, (told.get("message"), unremoved))):
+        ended["message"] = said
     return ended

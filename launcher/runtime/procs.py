@@ -16,12 +16,17 @@ import signal
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from . import files
 from .environment import AGENT_MARK, MARK
 
 if TYPE_CHECKING:
     from .protocol_files import AgentSpec
+
+CONTAINERS = "containers"
+"""The folder in a run's scratch folder with the state of each container."""
 
 KILL_S = 20.0
 GRACE_S = 1.0
@@ -45,7 +50,8 @@ class Scope:
 
     Generation and attempt are the highest that it covers. `scratch` is the run's folder for Ray, which runs in
     `scratch/g<generation>`. `until` is when a rank began that must be spared (clock ticks since boot): a younger orphan
-    without a mark may be its child.
+    without a mark may be its child. `containers` are the ids of the run's containers here: the names of their control
+    groups have them.
     """
 
     run: str
@@ -56,6 +62,7 @@ class Scope:
     attempt: int = 0
     until: float = math.inf
     scratch: str = ""
+    containers: tuple[str, ...] = ()
 
     def covers(self, mark: str) -> bool:
         """Whether a process with this mark is in the scope."""
@@ -143,7 +150,24 @@ def scan(scope: Scope, agent: int | None = None, known: Iterable[int] = ()) -> l
     if agent is not None:
         adopted = (p for p in table.values() if p.ppid == agent and p.pid not in started)
         roots |= {p.pid for p in adopted if not marks[p.pid] and p.start < scope.until}
+    roots |= {p.pid for p in _orphans_inside(scope, table) if not marks[p.pid] and p.start < scope.until}
     return [table[pid] for pid in sorted(_with_descendants(roots, table) - {agent, os.getpid()})]
+
+
+def _orphans_inside(scope: Scope, table: dict[int, ProcessId]) -> Iterator[ProcessId]:
+    """Return the processes in containers of a run whose parent is outside: adopted by the engine, not by the agent."""
+    if not scope.containers:
+        return
+    inside = {pid for pid in table if any(one in _control_groups(pid) for one in scope.containers)}
+    yield from (table[pid] for pid in inside if table[pid].ppid not in inside)
+
+
+def _control_groups(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 def _with_descendants(roots: set[int], table: dict[int, ProcessId]) -> set[int]:
@@ -199,6 +223,11 @@ def await_end(processes: Iterable[ProcessId], seconds: float) -> bool:
     return True
 
 
+def runs(handle: int) -> bool:
+    """Whether the process of a pidfd has not ended."""
+    return not _ended(handle, 0.0)
+
+
 def _ended(handle: int, seconds: float) -> bool:
     poll = select.poll()
     poll.register(handle, select.POLLIN)
@@ -231,4 +260,12 @@ def agents(run: str, place: str) -> list[ProcessId]:
 
 def of_spec(spec: "AgentSpec") -> Scope:
     """Return the scope of everything at an agent's place."""
-    return Scope(run=spec["run"], place=spec["place"], scratch=spec["scratch"])
+    ids = tuple(found["id"] for path in _states(spec["scratch"]) if (found := files.read(path)) and found.get("id"))
+    return Scope(run=spec["run"], place=spec["place"], scratch=spec["scratch"], containers=ids)
+
+
+def _states(scratch: str) -> list[Path]:
+    try:
+        return sorted((Path(scratch) / CONTAINERS).glob("*.json"))
+    except OSError:
+        return []

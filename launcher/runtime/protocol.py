@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
 
+    from .protocol_containers import ContainersRequest, ImageRequest
     from .protocol_files import (
         EnvironmentRequest,
+        GroupStatus,
         NodeFault,
         RankSpec,
+        RayNodeStatus,
         RendezvousQuestion,
         SetupStep,
         StepStatus,
@@ -51,6 +54,7 @@ class StatusRequest(TypedDict):
     op: Literal["status"]
     head: NotRequired[tuple[str, int]]  # where an agent without a slot finds the head's heartbeat server
     probe: NotRequired[dict[str, tuple[str, list[int]]]]  # machines to connect to, by name: address and ports
+    images: NotRequired[dict[str, str]]  # what the content of images is, for all nodes
 
 
 class PrepareRequest(TypedDict):
@@ -61,6 +65,7 @@ class PrepareRequest(TypedDict):
     setups: list[SetupStep]
     secrets: dict[str, str]
     workdir: bool
+    containers: NotRequired[ContainersRequest]
 
 
 class RayRequest(TypedDict):
@@ -116,7 +121,7 @@ class SupervisorRequest(TypedDict):
 
 AgentRequest: TypeAlias = (
     "PlainRequest | StatusRequest | PrepareRequest | RayRequest | KillRequest | SignalRequest | DriveRequest"
-    " | EnvironmentRequest | SupervisorRequest"
+    " | EnvironmentRequest | SupervisorRequest | ImageRequest"
 )
 
 
@@ -202,10 +207,11 @@ class Reply(TypedDict):
     warnings: NotRequired[list[str]]  # of an agent that has started: what a person should look at
     port: NotRequired[int]  # for rendezvous
     held_by: NotRequired[str]  # who holds the lease instead
-    need: NotRequired[Literal["workdir", "wheels"]]  # what has to be sent first
+    need: NotRequired[Literal["workdir", "wheels", "images"]]  # what has to be sent first
     missing: NotRequired[list[int]]  # the contents of it that have to be sent
     left: NotRequired[list[int]]  # processes that are alive after a kill
     count: NotRequired[int]  # processes that were sent a signal
+    identity: NotRequired[str]  # the content of an image that is fixed for the run
 
 
 class EnvironmentReply(Reply):
@@ -242,33 +248,6 @@ class RankStatusRow(TypedDict):
     tail: NotRequired[list[str]]
 
 
-class RayNodeStatus(TypedDict):
-    """A raylet in Ray's table of nodes."""
-
-    slot: str
-    generation: int
-    domain: str | None
-    alive: bool
-
-
-class BundleStatus(TypedDict):
-    """Where Ray has a bundle: the labels of its node."""
-
-    index: int
-    slot: str | None
-    domain: str | None
-    generation: int | None
-
-
-class GroupStatus(TypedDict):
-    """The placement group of a slice in Ray's table."""
-
-    slice: str
-    state: str
-    hint: str
-    bundles: list[BundleStatus]
-
-
 class TablesReply(Reply):
     """Ray's tables; `ready` where they are a few seconds old at most."""
 
@@ -298,3 +277,4 @@ class StatusReply(Reply):
     listening: NotRequired[float]
     supervisor: NotRequired[TablesReply]
     fault: NotRequired[NodeFault]  # the node is to blame for what has failed on it
+    images: NotRequired[dict[str, str]]  # contents of images that were found here first

@@ -200,10 +200,7 @@ class SetupStep(TypedDict):
 
 
 class CommandRequest(TypedDict):
-    """A command beside the rank `label`, if any.
-
-    `env` are its variables where that rank never began.
-    """
+    """A command beside the rank `label`, if any; `env` are its variables where that rank never began."""
 
     token: str
     argv: list[str]
@@ -282,3 +279,30 @@ class RelayAnswer(TypedDict):
     key: tuple[str, str]
     answer: NotRequired[dict[str, Any]]
     message: NotRequired[str]
+
+
+class RayNodeStatus(TypedDict):
+    """A raylet in Ray's table of nodes."""
+
+    slot: str
+    generation: int
+    domain: str | None
+    alive: bool
+
+
+class BundleStatus(TypedDict):
+    """Where Ray has a bundle: the labels of its node."""
+
+    index: int
+    slot: str | None
+    domain: str | None
+    generation: int | None
+
+
+class GroupStatus(TypedDict):
+    """The placement group of a slice in Ray's table."""
+
+    slice: str
+    state: str
+    hint: str
+    bundles: list[BundleStatus]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import files, procs
+from .containers import keep
 
 if TYPE_CHECKING:
     from .protocol_files import AgentSpec
@@ -40,6 +41,9 @@ def prune(folder: Path, spec: "AgentSpec", now: float) -> list[Path]:
     inner = spec["place"] if spec["nested"] else ""
     found = [(_used(path), path) for run in base.iterdir() if (path := run / inner) != folder and _is_ours(path)]
     old = [path for used, path in sorted(found, reverse=True)[KEEP:] if now - used > KEEP_S and not _lives(path)]
+    for _, path in found:
+        if (path / keep.LEFT).exists() and not _lives(path) and (before := files.agent_spec(path)) is not None:
+            keep.removed(path, before, keep.user_base())
     for path in old:
         _remove(path)
         if spec["nested"] and not any(path.parent.iterdir()):

@@ -6,7 +6,6 @@ beyond the deadline that the agent published last, should the agent be stopped a
 is a subreaper: whatever the script leaves behind stays its descendant.
 """
 
-import contextlib
 import ctypes
 import os
 import select
@@ -19,15 +18,20 @@ from pathlib import Path
 from typing import cast
 
 from . import environment, files, node_fault, procs, ranks, rpc, start_files
+from .containers.engines import EngineError
+from .containers.keep import spec_of
 from .deadline import Deadline, now
 from .protocol import PROTOCOL, EnvironmentReply
 from .protocol_files import EndedRequest, EnvironmentRequest, NodeFault, RankExitFile, RankSpec, RankStateFile
+from .rank_script import HostScript, InnerScript, RankScript, start_inside
 from .start_files import StartFiles
 
 BEGUN_TWICE = 3
 REFUSED = 4
 PR_SET_CHILD_SUBREAPER = 36
 LOOK_S = 1.0
+SOON_S = 0.05
+"""Seconds between looks at a container whose program has just begun, or has processes left after its end."""
 LATE_S = 0.5
 """Seconds beyond the deadline in which an agent may stop a rank itself."""
 
@@ -75,8 +79,14 @@ def main(argv: list[str]) -> int:
         signal.signal(number, lambda *_: None)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     stopped = (own / ranks.STOPPING).exists()  # while start files were read
+    scope = replace(procs.of_spec(agent), level="rank", member=spec["member"], attempt=spec["attempt"])
     try:
-        script = None if stopped else _start(folder, own, spec, given, start)
+        script = None if stopped else _begin(folder, own, spec, given, start, scope)
+    except EngineError as error:  # the node's fault, not the program's: the rank has no exit
+        with (own / "log").open("a") as log:
+            log.write(f"nvlaunch: {error}\n")
+        procs.kill(scope, grace=0)
+        return 1
     except OSError as error:
         fault = node_fault.of(error, "rank")
         if fault is not None:
@@ -85,7 +95,6 @@ def main(argv: list[str]) -> int:
     stop_code = 128 + signal.SIGTERM
     code = stop_code if script is None else _wait(own, script, given["agent"], given["deadline"])
     if code is None:
-        scope = replace(procs.of_spec(agent), level="rank", member=spec["member"], attempt=spec["attempt"])
         procs.kill(scope, grace=0)
         return 1
     end = _end(code)
@@ -138,11 +147,25 @@ def _lives(agent: int) -> bool:
     return not ended
 
 
-def _start(folder: Path, own: Path, spec: RankSpec, given: EnvironmentReply, start: StartFiles) -> int:
-    """Start the script; `start` keeps what bash reads before it."""
+def _begin(
+    folder: Path, own: Path, spec: RankSpec, given: EnvironmentReply, start: StartFiles, scope: procs.Scope
+) -> RankScript:
+    """Start the script, in the container of its group where it has one; `start` keeps what bash reads before it."""
     secrets = environment.declared(files.read(Path(given["secrets"])) or {}, spec.get("secrets"))
     last = {environment.MARK: os.environ[environment.MARK], "NVLAUNCH_HEARTBEAT": str(own / ranks.HEARTBEAT)}
+    if container := spec_of(folder, spec["variables"]["group"]):
+        env = {**environment.of_rank(folder, spec, {}, secrets), **last}
+        inside = Path(given["secrets"]).parent / f"{own.parent.name}.{own.name}"
+        return InnerScript(
+            start_inside(folder, container, given, inside, env, folder / spec["script"], own / "log"), scope
+        )
     env = {**start.script, **environment.of_rank(folder, spec, start.env, secrets), **last}
+    return HostScript(_spawn(folder, own, spec, given, start, env))
+
+
+def _spawn(
+    folder: Path, own: Path, spec: RankSpec, given: EnvironmentReply, start: StartFiles, env: dict[str, str]
+) -> int:
     os.chdir(folder / "workdir")
     os.umask(start.umask)
     try:
@@ -163,7 +186,7 @@ def _start(folder: Path, own: Path, spec: RankSpec, given: EnvironmentReply, sta
         os.umask(0o077)
 
 
-def _wait(own: Path, script: int, agent: int, deadline: str) -> int | None:
+def _wait(own: Path, script: RankScript, agent: int, deadline: str) -> int | None:
     """Return the script's exit code as a shell says it (128 + n for a signal n).
 
     None where the agent ended, or the deadline for its ranks has passed. A shell ends at once with the stop signal that
@@ -182,39 +205,18 @@ def _wait(own: Path, script: int, agent: int, deadline: str) -> int | None:
     poll = select.poll()
     poll.register(lease, select.POLLIN)
     poll.register(reading, select.POLLIN)
-    code = None
     while True:
-        ended = _reap(script)
-        code = ended if code is None else code
-        if code is not None and not ((own / ranks.STOPPING).exists() and _children_left()):
+        code = script.code()
+        if code is not None and not ((own / ranks.STOPPING).exists() and script.has_left()):
             return code
-        ready = [handle for handle, _ in poll.poll(LOOK_S * 1000)]
+        handle = script.handle()
+        if handle is not None and code is None:
+            poll.register(handle, select.POLLIN)
+        elif handle is not None and code is not None:
+            poll.unregister(handle)
+        soon = script.inside and (code is not None or handle is None)
+        ready = [handle for handle, _ in poll.poll((SOON_S if soon else LOOK_S) * 1000)]
         if lease in ready or now() > Deadline.read(deadline) + LATE_S:
             return None
-        if ready:
+        if reading.fileno() in ready:
             reading.recv(4096)
-
-
-def _reap(script: int) -> int | None:
-    """Reap what has ended, adopted orphans too.
-
-    Return the exit code where the script was among them.
-    """
-    code = None
-    with contextlib.suppress(ChildProcessError):  # none is left
-        while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG):
-            if found.si_pid == script:
-                code = found.si_status if found.si_code == os.CLD_EXITED else 128 + found.si_status
-    return code
-
-
-def _children_left() -> bool:
-    """Whether a process lives that the script started.
-
-    Orphans are children of a subreaper.
-    """
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True

@@ -17,7 +17,8 @@ from ray.util.placement_group import (
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from . import ray_demand
-from .protocol import BundleStatus, GroupStatus, RankStart, RayNodeStatus, Reply
+from .protocol import RankStart, Reply
+from .protocol_files import BundleStatus, GroupStatus, RayNodeStatus
 from .rank_actor import RankActor
 
 NAMESPACE = "nvlaunch"

@@ -1,25 +1,34 @@
 """Runs the setups of the groups on one node, one after the other.
 
-Each has its own group's variables and secrets.
+Each has its own group's variables and secrets. A group with a container gets it first, and its setup runs inside.
 """
 
 import os
+import select
 import subprocess
+import sys
 from pathlib import Path
 from typing import cast
 
-from . import environment, files, rpc, start_files
+from . import environment, files, interpreter, rpc, start_files
+from .containers.engines import EngineError
+from .containers.enter import Place
+from .containers.keep import Containers, spec_of, specs
 from .protocol import PROTOCOL, EnvironmentReply
-from .protocol_files import SetupStep
+from .protocol_containers import ContainerSpec, ContainerState
+from .protocol_files import AgentSpec, SetupStep
 
 SETUPS = "setups.json"
 """The file in a run's folder that lists them."""
 
 NO_AGENT = 4
+NO_CONTAINER = 5
+LOOK_S = 0.05
+LOG = Path("log", "provision.log")
 
 
 def main(argv: list[str]) -> int:
-    """Run the setups of a folder: `setups FOLDER`.
+    """Make the containers of a folder and run its setups: `setups FOLDER`.
 
     The first that fails ends it with its own exit status.
     """
@@ -27,27 +36,92 @@ def main(argv: list[str]) -> int:
     agent = files.agent_spec(folder)
     if agent is None:
         return NO_AGENT
-    given = cast(
-        "EnvironmentReply", rpc.ask(Path(agent["socket"]), {"op": "environment", "protocol": PROTOCOL}, timeout=10)
-    )
-    secrets = files.read(Path(given["secrets"])) or {}
-    for setup in (files.read(folder / SETUPS) or {"setups": []})["setups"]:
-        code = _run(folder, setup, given, secrets)
+    node = _Node(folder, agent)
+    made: dict[str, ContainerState] = {}
+    try:
+        for each in specs(folder):
+            made[each["group"]] = node.containers.running(each, node.stage)[0]
+    except (EngineError, OSError, ValueError) as error:
+        print(f"nvlaunch: {error}", flush=True)
+        return NO_CONTAINER
+    node.stage("")
+    for setup in node.steps():
+        group = setup["variables"]["group"]
+        spec = spec_of(folder, group)
+        code = node.run(setup) if spec is None else node.inside(setup, spec, made[group], folder / LOG)
         if code != 0:
             return code if code > 0 else 128 - code
     return 0
 
 
-def _run(folder: Path, setup: SetupStep, given: EnvironmentReply, secrets: dict[str, str]) -> int:
-    start = start_files.of_agent(given, os.environ[environment.MARK])
-    if start.trouble:
-        print(f"nvlaunch: {start.trouble}", flush=True)
-    env = {
-        **start.script,
-        **start.env,
-        **environment.whole(folder, setup["variables"]),
-        **environment.declared(secrets, setup.get("secrets")),
-        environment.MARK: os.environ[environment.MARK],
-    }
-    argv = [start_files.bash(given["base"]), str(folder / setup["script"])]
-    return subprocess.run(argv, env=env, umask=start.umask).returncode
+def again(folder: Path, group: str, log: Path) -> int:
+    """Run the setup of a group whose container was made again; return its exit code, 0 without one."""
+    agent = files.agent_spec(folder)
+    spec = spec_of(folder, group)
+    if agent is None or spec is None:
+        return NO_AGENT
+    node = _Node(folder, agent)
+    for setup in node.steps():
+        if setup["variables"]["group"] == group:
+            return node.inside(setup, spec, node.containers.running(spec)[0], log)
+    return 0
+
+
+class _Node:
+    """A run's folder on this node, and what its agent gives programs."""
+
+    def __init__(self, folder: Path, agent: AgentSpec) -> None:
+        self._folder = folder
+        self._given = cast(
+            "EnvironmentReply", rpc.ask(Path(agent["socket"]), {"op": "environment", "protocol": PROTOCOL}, timeout=10)
+        )
+        self._secrets = files.read(Path(self._given["secrets"])) or {}
+        self.containers = Containers(folder, agent, self._given["base"])
+
+    def stage(self, message: str) -> None:
+        """Say what is being done."""
+        path = self._folder / interpreter.STAGE
+        if message:
+            path.write_text(message)
+        else:
+            path.unlink(missing_ok=True)
+
+    def steps(self) -> list[SetupStep]:
+        """Return the setups of the folder."""
+        return cast("list[SetupStep]", (files.read(self._folder / SETUPS) or {"setups": []})["setups"])
+
+    def run(self, setup: SetupStep) -> int:
+        """Run a setup on the node itself; return its exit code."""
+        given = self._given
+        start = start_files.of_agent(given, os.environ[environment.MARK])
+        if start.trouble:
+            print(f"nvlaunch: {start.trouble}", flush=True)
+        env = {**start.script, **start.env, **self._variables(setup)}
+        argv = [start_files.bash(given["base"]), str(self._folder / setup["script"])]
+        return subprocess.run(argv, env=env, umask=start.umask).returncode
+
+    def inside(self, setup: SetupStep, spec: ContainerSpec, state: ContainerState, log: Path) -> int:
+        """Run a setup in the container of its group; return its exit code."""
+        own = Path(self._given["secrets"]).parent / f"setup.{spec['group']}.{os.getpid()}"
+        own.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place = Place(self._folder, spec, state, self._given["base"])
+        argv = ["bash", str(self._folder / setup["script"])]
+        try:
+            umask = self._given.get("umask", 0o022)
+            program = place.start(own, self._variables(setup), argv, log=str(log), umask=umask)
+        except EngineError as error:
+            print(f"nvlaunch: {error}", file=sys.stderr, flush=True)
+            return NO_CONTAINER
+        poll = select.poll()
+        while (code := program.code()) is None:
+            if (handle := program.handle()) is not None:
+                poll.register(handle, select.POLLIN)
+            poll.poll(LOOK_S * 1000 if handle is None else None)
+        return code
+
+    def _variables(self, setup: SetupStep) -> dict[str, str]:
+        return {
+            **environment.whole(self._folder, setup["variables"]),
+            **environment.declared(self._secrets, setup.get("secrets")),
+            environment.MARK: os.environ[environment.MARK],
+        }

@@ -29,16 +29,20 @@ from launcher.core.model.receipt import Bundle
 from launcher.core.model.run import MemberName
 from launcher.runtime.protocol import (
     PROTOCOL,
-    BundleStatus,
-    GroupStatus,
     ProgramStatus,
     RankStatusRow,
-    RayNodeStatus,
     StatusReply,
     TablesReply,
     mismatch,
 )
-from launcher.runtime.protocol_files import NODE_ERRORS, StepStatus, described
+from launcher.runtime.protocol_files import (
+    NODE_ERRORS,
+    BundleStatus,
+    GroupStatus,
+    RayNodeStatus,
+    StepStatus,
+    described,
+)
 from launcher.transport.agent.replies import OddReplyError
 
 LONGEST = 500

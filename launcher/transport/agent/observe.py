@@ -10,7 +10,7 @@ from launcher.core.model.run import Run, RunId, Wanted
 from launcher.errors import LaunchError
 from launcher.runtime.protocol import StatusReply, StatusRequest, mismatch
 from launcher.setup.ports import FIRST
-from launcher.transport.agent import decode
+from launcher.transport.agent import containers, decode
 from launcher.transport.agent.addresses import Addresses
 from launcher.transport.agent.client import OTHER_VERSION, AgentClient
 
@@ -39,6 +39,7 @@ class Observer:
         asked = self._requests(run)
         told = self._poller.look([*clients, head], [*(asked[name] for name in names), {"op": "status"}])
         _check_protocol(run, told)
+        containers.fix_identities(self._addresses.home, run, told[:-1])
         ending = run.wanted is Wanted.NOTHING
         replies = zip(names, told[:-1], strict=True)
         address = head.access.address
@@ -56,6 +57,8 @@ class Observer:
     def _requests(self, run: Run) -> dict[NodeName, StatusRequest]:
         """Return the request to each agent, with the machines that it is to probe."""
         base: StatusRequest = {"op": "status"}
+        if images := containers.identities(self._addresses.home, run):
+            base["images"] = images
         if run.id in self._heartbeat_servers:
             base["head"] = self._heartbeat_servers[run.id]
         asked = {node.name: base.copy() for node in run.fleet.nodes}

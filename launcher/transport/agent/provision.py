@@ -1,5 +1,6 @@
 """Prepares a node for a run: its agent, its files, its setup."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
 from threading import Lock
@@ -15,7 +16,7 @@ from launcher.setup.layout import Layout
 from launcher.setup.lease import describe_holder, read_holder
 from launcher.setup.ports import HEARTBEAT, PINNED
 from launcher.transport import imex
-from launcher.transport.agent import interpreter, same_machine
+from launcher.transport.agent import containers, interpreter, same_machine
 from launcher.transport.agent.addresses import Addresses
 from launcher.transport.agent.answers import done
 from launcher.transport.agent.client import AgentClient
@@ -135,6 +136,8 @@ class Provisioner:
             "secrets": bundle.user_secrets(self._addresses.home, run.id, names),
             "workdir": run.task.folder is not None or bool(run.task.file_mounts),
         }
+        if inside := containers.request(run, here, containers.identities(self._addresses.home, run)):
+            request["containers"] = inside
         memory = imex.set_up(client, run, environment.index, node, member)
         return replace(self._prepare(run, client, request), notes=memory.notes, warnings=memory.warnings)
 
@@ -146,21 +149,25 @@ class Provisioner:
     def _prepare(self, run: Run, client: AgentClient, request: PrepareRequest) -> Answer:
         """Send a request to prepare, and the files that the agent asks for, once each."""
         reply = client.ask(request, timeout=20)
-        for name in ("workdir", "wheels"):
+        for name in ("workdir", "wheels", "images"):
             if reply.get("need") == name:
-                sent = self._send(client, name, self._snapshot(run, client, name))
+                groups = [one["group"] for one in request["containers"]["specs"]] if name == "images" else []
+                sent = self._send(client, name, self._snapshot(run, client, name, groups))
                 if not sent["ok"]:
                     return done(sent, client)
                 reply = client.ask(request, timeout=20)
         return done(reply, client)
 
-    def _snapshot(self, run: Run, client: AgentClient, name: str) -> Snapshot:
-        """Return the files to send: the user's, or the wheels for the machine."""
+    def _snapshot(self, run: Run, client: AgentClient, name: str, groups: Sequence[str] = ()) -> Snapshot:
+        """Return the files to send: the user's, the machine's wheels, or archives of images of groups."""
         wheels = (client.access.wheels or "") if name == "wheels" else ""
-        home, key = self._addresses.home, (run.id, wheels)
+        home, key = self._addresses.home, (run.id, " ".join(groups) or wheels)
         with self._reading:
             if key not in self._snapshots:
-                self._snapshots[key] = files.keep_wheels(home, run.id, wheels) if wheels else files.keep(home, run)
+                if groups:
+                    self._snapshots[key] = files.keep_images(home, run, groups)
+                else:
+                    self._snapshots[key] = files.keep_wheels(home, run.id, wheels) if wheels else files.keep(home, run)
             return self._snapshots[key]
 
     @staticmethod

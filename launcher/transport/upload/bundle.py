@@ -7,7 +7,7 @@ import io
 import json
 import secrets
 import zipfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -24,8 +24,15 @@ Files = dict[str, tuple[bytes, int]]
 @cache
 def programs() -> Files:
     """Return the files of `launcher/runtime`; read once."""
-    found = (entry for entry in resources.files("launcher.runtime").iterdir() if entry.name.endswith(".py"))
-    return {f"{PACKAGE}/{entry.name}": (entry.read_bytes(), 0o600) for entry in found}
+    return dict(_modules(Path(str(resources.files("launcher.runtime"))), PACKAGE))
+
+
+def _modules(folder: Path, name: str) -> Iterator[tuple[str, tuple[bytes, int]]]:
+    for entry in sorted(folder.iterdir()):
+        if entry.name.endswith(".py"):
+            yield f"{name}/{entry.name}", (entry.read_bytes(), 0o600)
+        elif (entry / "__init__.py").is_file():
+            yield from _modules(entry, f"{name}/{entry.name}")
 
 
 @cache

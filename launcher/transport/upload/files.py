@@ -2,11 +2,12 @@
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from launcher.core.model.container import ImageSource
 from launcher.core.model.run import Run, RunId
 from launcher.core.model.task import Task
 from launcher.errors import LaunchError
@@ -106,6 +107,16 @@ def keep_wheels(home: Path, run: RunId, folder: str) -> Snapshot:
     source = expanded(folder)
     name = f"wheels-{sha256(str(source).encode()).hexdigest()[:8]}"
     return _kept(home, run, name, lambda: iter((_wheels_tree(source),)))
+
+
+def keep_images(home: Path, run: Run, groups: Sequence[str]) -> Snapshot:
+    """Return the archives of the images of groups as they were at the first call of the run, by group."""
+    trees = [
+        FileTree(source=Path(found.image), to=f"{name}/{Path(found.image).name}", listing=None)
+        for name in groups
+        if (found := run.group(name).container) and found.source is ImageSource.SENT
+    ]
+    return _kept(home, run.id, f"images-{sha256(' '.join(groups).encode()).hexdigest()[:8]}", lambda: iter(trees))
 
 
 def _kept(home: Path, run: RunId, name: str, trees: Callable[[], Iterator[FileTree]]) -> Snapshot:

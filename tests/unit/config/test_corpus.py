@@ -52,6 +52,8 @@ def of_group(group: Group) -> Iterator[str]:
         if value := getattr(rule, key):
             yield f"  {key} {value}"
     yield f"  recovery {recovery.max_restarts} restarts, {recovery.node_attempts} attempts"
+    if group.container:
+        yield f"  {group.container}"
     yield f"  setup {group.setup!r}"
     yield f"  run {group.run!r}"
     if group.readiness is not None:

@@ -1,0 +1,154 @@
+"""Docker: the commands of its client, and how their output is read."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+from ..environment import MARK
+from .engines import GROUP_LABEL, PLACE_LABEL, RUN_LABEL, Client, Creation, EngineError
+
+CREATE_S = 300.0
+START_S = 60.0
+
+
+class Docker:
+    """The `docker` of a node."""
+
+    PROGRAM: tuple[str, ...] = ("docker",)
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self.client = Client(self.PROGRAM, env)
+
+    def local(self, image: str) -> tuple[str, str] | None:
+        """Return the id of a local image and its digest in its registry."""
+        try:
+            found = json.loads(self.client.run("image", "inspect", image))[0]
+        except EngineError as error:
+            if not error.hung and _absent(str(error)):
+                return None
+            raise
+        wanted = repository(image)
+        digests = [one.partition("@") for one in found.get("RepoDigests") or ()]
+        same = [digest for name, _, digest in digests if _plain(name) == _plain(wanted)]
+        digest = image.partition("@")[2] if image.partition("@")[2] in same else (same[0] if same else "")
+        return _with_algorithm(found["Id"]), digest
+
+    def pull(self, image: str, stage: Callable[[str], None], seconds: float) -> None:
+        """Get an image from its registry."""
+        layers: set[str] = set()
+        done: set[str] = set()
+
+        def line(text: str) -> None:
+            layer, _, state = text.partition(": ")
+            if state.startswith(("Pulling fs layer", "Already exists", "Waiting")):
+                layers.add(layer)
+            if state.startswith(("Pull complete", "Already exists")):
+                done.add(layer)
+            if layers:
+                stage(f"pulling `{image}`: {len(done)} of {len(layers)} layers")
+
+        self.client.follow("pull", image, line=line, seconds=seconds)
+
+    def load(self, path: str, seconds: float) -> str:
+        """Load the archive of an image; return its id."""
+        told = self.client.run("load", "-i", path, seconds=seconds)
+        names = [line.partition(": ")[2].strip() for line in told.splitlines() if line.startswith("Loaded image")]
+        if not names:
+            raise EngineError(f"`{path}` has no image: {told[-200:]}")
+        found = self.local(names[-1].split(",")[0])
+        if found is None:
+            raise EngineError(f"`{names[-1]}` of `{path}` is not there after it was loaded")
+        return found[0]
+
+    def create(self, asked: Creation) -> str:
+        """Make a container and start it; return its id."""
+        return self.client.run(*self.creation(asked), seconds=CREATE_S, mark=asked.mark).splitlines()[-1]
+
+    def creation(self, asked: Creation) -> list[str]:
+        """Return the arguments that make a container."""
+        argv = ["run", "--detach", "--name", asked.name, "--pull", "never"]
+        for label, value in ((RUN_LABEL, asked.run), (PLACE_LABEL, asked.place), (GROUP_LABEL, asked.group)):
+            argv += ["--label", f"{label}={value}"]
+        argv += ["--network", "host", "--ipc", "host", "--pid", "host", *self.user(asked)]
+        argv += ["--env", f"{MARK}={asked.mark}", "--entrypoint", asked.program[0]]
+        for group in self.groups(asked):
+            argv += ["--group-add", group]
+        for limit, soft, hard in asked.limits:
+            argv += ["--ulimit", f"{limit}={soft}:{hard}"]
+        for source, target, read_only in asked.mounts:
+            argv += ["--mount", f"type=bind,source={source},target={target}" + (",readonly" if read_only else "")]
+        for device in asked.devices:
+            argv += ["--device", device]
+        return [*argv, *(self.gpus() if asked.gpus else ()), *asked.options, asked.image, *asked.program[1:]]
+
+    def user(self, asked: Creation) -> list[str]:
+        """Return the options for the user of a container."""
+        return ["--user", asked.user]
+
+    def groups(self, asked: Creation) -> list[str]:
+        """Return the further groups of the user: those that may use the devices of the node."""
+        return [str(group) for group in asked.groups]
+
+    def gpus(self) -> list[str]:
+        """Return the options for all GPUs of the node."""
+        return ["--gpus", "all"]
+
+    def start(self, name: str) -> bool:
+        """Start a container that has stopped; False where there is none of that name."""
+        try:
+            self.client.run("start", name, seconds=START_S)
+        except EngineError as error:
+            if not error.hung and _absent(str(error)):
+                return False
+            raise
+        return True
+
+    def process(self, name: str) -> int:
+        """Return the number of the first process of a container; 0 where it does not run."""
+        return int(self.client.run("inspect", "--type", "container", "--format", "{{.State.Pid}}", name))
+
+    def enter(
+        self, name: str, argv: Sequence[str], env: Mapping[str, str], *, detached: bool = False, terminal: bool = False
+    ) -> list[str]:
+        """Return the command that runs a program in a container."""
+        ways = (["--detach"] if detached else []) + (["--interactive", "--tty"] if terminal else [])
+        given = [word for one, value in env.items() for word in ("--env", f"{one}={value}")]
+        return [*self.PROGRAM, "exec", *ways, *given, name, *argv]
+
+    def remove(self, run: str, place: str, seconds: float) -> list[str]:
+        """Remove the containers of a run and place; return those that still run."""
+        mine = ("--filter", f"label={RUN_LABEL}={run}", "--filter", f"label={PLACE_LABEL}={place}")
+        found = self.client.run("ps", "--all", "--quiet", "--no-trunc", *mine, seconds=seconds).split()
+        if not found:
+            return []
+        trouble = ""
+        try:
+            self.client.run("rm", "--force", "--volumes", *found, seconds=seconds)
+        except EngineError as error:
+            if error.hung:
+                raise
+            trouble = str(error)
+        names = "{{.Names}}"
+        left = self.client.run("ps", "--format", names, *mine, seconds=seconds).split()
+        if trouble and not left:
+            raise EngineError(trouble)
+        return left
+
+
+def repository(image: str) -> str:
+    """Return an image's repository: without its tag and digest."""
+    name = image.partition("@")[0]
+    head, slash, last = name.rpartition("/")
+    return f"{head}{slash}{last.partition(':')[0]}"
+
+
+def _plain(name: str) -> str:
+    """Return a repository as it is written in short."""
+    return name.removeprefix("docker.io/").removeprefix("library/")
+
+
+def _absent(message: str) -> bool:
+    return any(words in message.lower() for words in ("no such", "not known", "no container with", "does not exist"))
+
+
+def _with_algorithm(identity: str) -> str:
+    return identity if identity.startswith("sha256:") else f"sha256:{identity}"

@@ -1,0 +1,162 @@
+"""The engines that run containers, by name, and what each of them has to do."""
+
+import os
+import select
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..environment import ENGINES, MARK
+
+_USERS = ("HOME", "USER", "TMPDIR", "XDG_RUNTIME_DIR")
+TAIL = 4096
+ASK_S = 30.0
+RUN_LABEL, PLACE_LABEL, GROUP_LABEL = "nvlaunch.run", "nvlaunch.place", "nvlaunch.group"
+
+
+class EngineError(Exception):
+    """An engine did not do what it was asked; the message is for people. `hung`: it did not answer at all."""
+
+    def __init__(self, message: str, *, hung: bool = False) -> None:
+        super().__init__(message)
+        self.hung = hung
+
+
+@dataclass(frozen=True)
+class Creation:
+    """A container to make. `limits` are soft and hard ones by name, `devices` paths, `mounts` ready for the engine."""
+
+    name: str
+    image: str
+    run: str
+    place: str
+    group: str
+    mark: str
+    user: str
+    groups: tuple[int, ...]
+    program: tuple[str, ...]
+    mounts: tuple[tuple[str, str, bool], ...]
+    limits: tuple[tuple[str, int, int], ...]
+    devices: tuple[str, ...]
+    gpus: bool
+    options: tuple[str, ...]
+
+
+class ContainerEngine(Protocol):
+    """What nvlaunch needs of an engine. Each method raises EngineError."""
+
+    def local(self, image: str) -> tuple[str, str] | None:
+        """Return the id of a local image and its digest in its registry, empty without; None where it is not here."""
+
+    def pull(self, image: str, stage: Callable[[str], None], seconds: float) -> None:
+        """Get an image from its registry; `stage` is told how far it is."""
+
+    def load(self, path: str, seconds: float) -> str:
+        """Load the archive of an image; return its id."""
+
+    def create(self, asked: Creation) -> str:
+        """Make a container and start it; return its id."""
+
+    def start(self, name: str) -> bool:
+        """Start a container that has stopped; False where there is none of that name."""
+
+    def process(self, name: str) -> int:
+        """Return the number of the first process of a container; 0 where it does not run."""
+
+    def enter(
+        self, name: str, argv: Sequence[str], env: Mapping[str, str], *, detached: bool = False, terminal: bool = False
+    ) -> list[str]:
+        """Return the command that runs a program in a container."""
+
+    def remove(self, run: str, place: str, seconds: float) -> list[str]:
+        """Remove the containers of a run and place; return those that still run."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """The command of an engine, with what it needs to know of the node."""
+
+    words: tuple[str, ...]
+    env: Mapping[str, str]
+
+    def run(self, *argv: str, seconds: float = ASK_S, mark: str = "") -> str:
+        """Return what the client writes; EngineError where it fails or does not end in time."""
+        env = {**self.env, **({MARK: mark} if mark else {})}
+        try:
+            done = subprocess.run(
+                [*self.words, *argv], env=env, capture_output=True, stdin=subprocess.DEVNULL, timeout=seconds
+            )
+        except subprocess.TimeoutExpired:
+            message = f"`{self.words[0]}` has not answered within {seconds:.0f} s"
+            raise EngineError(message, hung=True) from None
+        except OSError as error:
+            message = f"`{self.words[0]}` cannot be started: {(error.strerror or str(error)).lower()}"
+            raise EngineError(message) from None
+        if done.returncode != 0:
+            raise EngineError(last_line(done.stderr) or f"`{self.words[0]} {argv[0]}` ended with {done.returncode}")
+        return done.stdout.decode(errors="replace").strip()
+
+    def follow(self, *argv: str, line: Callable[[str], None], seconds: float) -> None:
+        """Run the client for long; `line` is told each line that it writes."""
+        try:
+            process = subprocess.Popen(
+                [*self.words, *argv],
+                env=dict(self.env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+        except OSError as error:
+            message = f"`{self.words[0]}` cannot be started: {(error.strerror or str(error)).lower()}"
+            raise EngineError(message) from None
+        assert process.stdout
+        deadline, rest, tail = time.monotonic() + seconds, b"", b""
+        with process, process.stdout as source:
+            poll = select.poll()
+            poll.register(source, select.POLLIN)
+            while True:
+                if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                    process.kill()
+                    raise EngineError(f"`{self.words[0]} {argv[0]}` did not end within {seconds:.0f} s", hung=True)
+                part = os.read(source.fileno(), 65536)
+                if not part:
+                    break
+                tail = (tail + part)[-TAIL:]
+                *whole, rest = (rest + part).split(b"\n")
+                rest = rest[-TAIL:]
+                for one in whole:
+                    line(one.decode(errors="replace"))
+        if process.returncode != 0:
+            raise EngineError(last_line(tail) or f"`{self.words[0]} {argv[0]}` ended with {process.returncode}")
+
+
+def last_line(text: bytes) -> str:
+    """Return the last line of what a client says that is no advice."""
+    lines = [line.strip() for line in text.decode(errors="replace").splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(("See '", "Run '"))]
+    return told[-1][:500] if told else ""
+
+
+def variables(base: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of an engine's client, out of those of the node's user."""
+    kept = {name: value for name, value in base.items() if name.startswith(ENGINES) or name in _USERS}
+    path = f"{base.get('PATH', '')}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+    runtime = f"/run/user/{os.getuid()}"  # where the engine of a user without root keeps what it knows
+    if "XDG_RUNTIME_DIR" not in kept and os.path.isdir(runtime):
+        kept["XDG_RUNTIME_DIR"] = runtime
+    return {**kept, "PATH": path.lstrip(":"), "LANG": "C.UTF-8"}
+
+
+def engine(name: str, base: Mapping[str, str]) -> ContainerEngine:
+    """Return an engine by name, with the variables of the node's user; EngineError for one that nobody knows."""
+    from . import docker, podman
+
+    known: dict[str, Callable[[Mapping[str, str]], ContainerEngine]] = {
+        "docker": docker.Docker,
+        "podman": podman.Podman,
+    }
+    if name not in known:
+        raise EngineError(f"containers of `{name}` are not supported")
+    return known[name](variables(base))

@@ -1,0 +1,228 @@
+"""Makes the containers of a run on a node, finds them again, and removes them."""
+
+import contextlib
+import fcntl
+import os
+import pwd
+import resource
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from .. import files, procs
+from ..protocol import Reply
+from ..protocol_containers import CONTAINERS, ContainerSpec, ContainerState
+from ..protocol_files import AgentSpec
+from .engines import ContainerEngine, Creation, EngineError, engine
+from .images import NodeImage
+
+MADE_OF = "container-images.json"
+"""The file in a run's folder that says what its containers are made of, by group."""
+
+HELD = "container"
+"""The third part of the mark of a container: no generation, so that a kill of the node alone covers it."""
+
+REMOVE_S = 20.0
+LEFT = "containers-left"
+"""The file in a run's folder whose containers could not be removed: the engine did not answer."""
+
+# It waits for a line that nobody writes, with no program but the shell.
+_HOLD = 'trap "exit 0" TERM; while :; do read -r line <"$1"; done'
+_DEVICES = ("/dev/infiniband", "/dev/nvidia-caps-imex-channels")
+_GPU = "/dev/nvidiactl"
+_LIMITS = ("memlock", "nofile", "nproc", "stack", "core")
+_RAISED = ("memlock", "nofile", "nproc")
+
+
+def specs(folder: Path) -> list[ContainerSpec]:
+    """Return the containers of a run on this node."""
+    found: Any = files.read(folder / CONTAINERS)
+    return cast("list[ContainerSpec]", found["containers"]) if found else []
+
+
+def spec_of(folder: Path, group: str) -> ContainerSpec | None:
+    """Return the container of a group; None where its programs run on the node itself."""
+    return next((one for one in specs(folder) if one["group"] == group), None)
+
+
+def states(scratch: str) -> Iterator[ContainerState]:
+    """Return the states of the containers that were made for a run."""
+    with contextlib.suppress(OSError):
+        for path in sorted((Path(scratch) / procs.CONTAINERS).glob("*.json")):
+            if found := files.read(path):
+                yield cast("ContainerState", found)
+
+
+def alive(state: ContainerState) -> bool:
+    """Whether the process that holds a container lives."""
+    process = procs.find(state["pid"])
+    return process is not None and process.start == state["start"]
+
+
+class Containers:
+    """The containers of a run on this node. `base` has the variables of the node's user."""
+
+    def __init__(self, folder: Path, agent: AgentSpec, base: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._agent = agent
+        self._base = base
+        self._states = Path(agent["scratch"]) / procs.CONTAINERS
+
+    def running(
+        self, spec: ContainerSpec, stage: Callable[[str], None] = lambda _: None
+    ) -> tuple[ContainerState, bool]:
+        """Return the state of a group's container, which runs now, and whether it was made anew.
+
+        One that lives is left alone, one that has stopped is started again, and one that is gone is made again from the
+        same image. EngineError says why none can run.
+        """
+        self._states.mkdir(mode=0o700, exist_ok=True)
+        with (self._states / f"{spec['group']}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            known = self._known(spec["group"])
+            if known is not None and alive(known):
+                return known, False
+            here = engine(spec["engine"], self._base)
+            if self._was_made(spec["group"]):
+                stage("starting the container again")
+                if here.start(self.name(spec["group"])):
+                    return self._noted(spec, here, known["id"] if known else ""), False
+            made_of = self._image(spec, here, stage)
+            stage("making the container")
+            try:
+                identity = here.create(self._creation(spec, made_of))
+            except EngineError as error:
+                if error.hung:
+                    raise
+                with contextlib.suppress(EngineError):  # one that did not start has its name
+                    here.remove(self._agent["run"], self._agent["place"], REMOVE_S)
+                raise EngineError(f"cannot make a container of `{spec['image']}`: {error}") from None
+            return self._noted(spec, here, identity), True
+
+    def _known(self, group: str) -> ContainerState | None:
+        found: Any = files.read(self._states / f"{group}.json")
+        return cast("ContainerState | None", found)
+
+    def _was_made(self, group: str) -> bool:
+        return group in (files.read(self._folder / MADE_OF) or {})
+
+    def _image(self, spec: ContainerSpec, here: ContainerEngine, stage: Callable[[str], None]) -> str:
+        """Return what to make a container of; noted, so that one that vanished is made of the same."""
+        noted = files.read(self._folder / MADE_OF) or {}
+        if (known := noted.get(spec["group"])) and here.local(known):
+            return str(known)
+        made_of = NodeImage(spec, here, self._folder, Path(self._agent["socket"]), stage).ready()
+        files.write(self._folder / MADE_OF, {**noted, spec["group"]: made_of})
+        return made_of
+
+    def name(self, group: str) -> str:
+        """Return the name of a group's container: of this run and place alone, also where nodes share a machine."""
+        return f"{Path(self._agent['scratch']).name}-{group}"
+
+    def mark(self) -> str:
+        """Return the mark of a container's own process."""
+        return f"{self._agent['run']}:{self._agent['place']}:{HELD}"
+
+    def _noted(self, spec: ContainerSpec, here: ContainerEngine, identity: str) -> ContainerState:
+        pid = here.process(self.name(spec["group"]))
+        process = procs.find(pid) if pid else None
+        if process is None:
+            raise EngineError(f"the container of `{spec['image']}` has ended at once: it needs a shell, `/bin/sh`")
+        status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+        state: ContainerState = {
+            "group": spec["group"],
+            "engine": spec["engine"],
+            "name": self.name(spec["group"]),
+            "id": identity,
+            "pid": pid,
+            "start": process.start,
+            "uid": int(status["Uid"].split()[1]),
+            "gid": int(status["Gid"].split()[1]),
+        }
+        self._check_owner(spec, state)
+        files.write(self._states / f"{spec['group']}.json", state)
+        return state
+
+    def _check_owner(self, spec: ContainerSpec, state: ContainerState) -> None:
+        """Refuse a container whose processes this user can neither see nor kill, unless nodes can be powered off."""
+        if os.geteuid() in (0, state["uid"]) or spec["fence"]:
+            return
+        with contextlib.suppress(EngineError):
+            engine(spec["engine"], self._base).remove(self._agent["run"], self._agent["place"], REMOVE_S)
+        raise EngineError(
+            f"the container runs as user {state['uid']}, whose processes the user of this login ({os.geteuid()}) "
+            "cannot kill: remove `user` of `container`, log in as root, or set `fence_command` in the inventory"
+        )
+
+    def _creation(self, spec: ContainerSpec, made_of: str) -> Creation:
+        hold = self._states / f"{spec['group']}.hold"
+        with contextlib.suppress(FileExistsError):
+            os.mkfifo(hold, 0o644)
+        return Creation(
+            name=self.name(spec["group"]),
+            image=made_of,
+            run=self._agent["run"],
+            place=self._agent["place"],
+            group=spec["group"],
+            mark=self.mark(),
+            user=spec["user"] or f"{os.geteuid()}:{os.getegid()}",
+            groups=tuple(sorted(set(os.getgroups()) - {os.getegid()})) if spec["user"] is None else (),
+            program=("sh", "-c", _HOLD, "nvlaunch", str(hold)),
+            mounts=tuple(self._mounts(spec)),
+            limits=tuple(_limits()),
+            devices=tuple(path for path in _DEVICES if os.path.isdir(path) and os.listdir(path)),
+            gpus=spec["gpus"] and os.path.exists(_GPU),
+            options=tuple(spec["options"]),
+        )
+
+    def _mounts(self, spec: ContainerSpec) -> Iterator[tuple[str, str, bool]]:
+        for path in (str(self._folder), self._agent["scratch"]):
+            yield path, path, False
+        for name in spec["shared"]:
+            path = os.path.expanduser(name).rstrip("/")
+            if os.path.exists(path):
+                yield path, path, False
+        for mount in spec["mounts"]:
+            if not os.path.exists(mount["source"]):
+                raise EngineError(f"`{mount['source']}` of `mounts` does not exist on this node")
+            yield mount["source"], mount["target"], mount["read_only"]
+
+
+def removed(folder: Path, agent: AgentSpec, base: Mapping[str, str]) -> Reply:
+    """Remove the containers of a run here, and reply: not `ok` where one still runs, which is named.
+
+    Whoever asks has killed what ran in them: an engine that does not answer keeps nothing but their records.
+    """
+    left: list[str] = []
+    trouble = ""
+    for name in sorted(
+        {spec["engine"] for spec in specs(folder)} | {one["engine"] for one in states(agent["scratch"])}
+    ):
+        try:
+            left += engine(name, base).remove(agent["run"], agent["place"], REMOVE_S)
+        except EngineError as error:
+            trouble = f"containers of the run are not removed yet: {error}"
+    with contextlib.suppress(OSError):
+        if trouble:
+            (folder / LEFT).touch()
+        else:
+            (folder / LEFT).unlink(missing_ok=True)
+    if left:
+        return {"ok": False, "message": f"containers that still run: {', '.join(sorted(left))}"}
+    reply: Reply = {"ok": True, "left": []}
+    if trouble:
+        reply["message"] = trouble
+    return reply
+
+
+def _limits() -> Iterator[tuple[str, int, int]]:
+    """Return the limits of this process as a container's: soft and hard, raised where an agent raises its own."""
+    for name in _LIMITS:
+        soft, hard = resource.getrlimit(getattr(resource, f"RLIMIT_{name.upper()}"))
+        yield name, (hard if name in _RAISED else soft), hard
+
+
+def user_base() -> dict[str, str]:
+    """Return the variables of this process for a client: of a program whose agent is gone."""
+    entry = pwd.getpwuid(os.getuid())
+    return {"HOME": entry.pw_dir, "USER": entry.pw_name, **os.environ}

@@ -1,0 +1,1 @@
+"""Tests with real engines of containers. They need root, Docker and Podman."""
