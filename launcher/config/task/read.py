@@ -15,7 +15,7 @@ from launcher.config.task.envs import (
     read_secrets,
 )
 from launcher.config.task.file_mounts import KEY as MOUNTS
-from launcher.config.task.file_mounts import read_mounts
+from launcher.config.task.file_mounts import check_nesting, read_mounts
 from launcher.config.task.levels import LEVEL_KEYS
 from launcher.config.task.nodes_of import colocate_groups
 from launcher.config.task.recovery import read_recovery
@@ -31,6 +31,7 @@ from launcher.config.yaml.document import parse_documents
 from launcher.config.yaml.nodes import NOWHERE, Mark
 from launcher.config.yaml.text_file import read_text
 from launcher.config.yaml.values import Values
+from launcher.core.model.buckets import BucketMount
 from launcher.core.model.task import Group, Task
 from launcher.errors import Mistake
 
@@ -80,7 +81,8 @@ def parse_task(text: str, path: Path, *, overrides: Overrides | None = None) -> 
         name=_name(path, sections.task, overrides, out),
         groups=tuple(groups[0] for groups in forms.values()),
         workdir=_workdir(sections.owners, out),
-        file_mounts={to: source for to, (source, _) in mounts.items()},
+        file_mounts={to: source for to, (source, _) in mounts.items() if isinstance(source, str)},
+        bucket_mounts={to: source for to, (source, _) in mounts.items() if isinstance(source, BucketMount)},
         secrets=tuple(sorted(secrets)),
         stop_signal=sections.task.get("stop_signal", str) or "TERM",
         stop_grace=_seconds(sections.task, "stop_grace", 60.0),
@@ -142,14 +144,15 @@ def share_secrets(
 
 def _mounts(
     sections: TaskSections, secrets: Mapping[str, object], overrides: Overrides, out: Diagnostics
-) -> dict[str, tuple[str, Mark]]:
+) -> dict[str, tuple[str | BucketMount, Mark]]:
     """Return the mounts of all owners; the paths of each use its own variables."""
-    mounts: dict[str, tuple[str, Mark]] = {}
+    mounts: dict[str, tuple[str | BucketMount, Mark]] = {}
     for owner in sections.owners:
         for to, (source, mark) in read_mounts(owner, read_envs((owner,), overrides, out), secrets, out).items():
             if mounts.setdefault(to, (source, mark))[0] != source:
                 what = f"another task of this run copies other files to `{to}`"
                 out.mistake(mark, what, "use another path")
+    check_nesting(mounts, out)
     return mounts
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from launcher.core.model.buckets import BucketMount
 from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL
 from launcher.core.model.traffic import Traffic
 
@@ -147,7 +148,8 @@ class Task:
     `secrets` holds names only, never values. `stop_grace` is the time between `stop_signal` and the kill (s);
     `time_limit` is the longest the run may take (s). A run of higher `priority` is placed first and may preempt runs of
     lower priority that are `preemptible`. `on_event` is a command on the launching machine that receives each event as
-    JSON. `file_mounts` maps paths on the nodes (absolute, in `~/`, or relative to the workdir) to absolute local paths.
+    JSON. `file_mounts` maps paths on the nodes (absolute, in `~/`, or relative to the workdir) to absolute local paths,
+    `bucket_mounts` to buckets.
     `given_envs` names the variables that the file does not set, or not alone: a resize keeps their values.
     """
 
@@ -155,6 +157,7 @@ class Task:
     groups: tuple[Group, ...]
     workdir: str | None = None
     file_mounts: Mapping[str, str] = field(default_factory=dict)
+    bucket_mounts: Mapping[str, BucketMount] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
     stop_signal: str = "TERM"
     stop_grace: float = 60.0

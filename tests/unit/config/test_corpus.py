@@ -35,6 +35,10 @@ def of_task(task: Task) -> Iterator[str]:
     yield f"task {task.name}: {task.stop_signal}, {task.stop_grace:g} s, secrets {list(task.secrets)}"
     for to, source in task.file_mounts.items():
         yield f"mount {to} from {Path(source).relative_to(Path.cwd())}"
+    for to, bucket in task.bucket_mounts.items():
+        parts = [bucket.store.value, bucket.place, bucket.bucket, bucket.prefix]
+        uploads = [Path(path).name for path in bucket.uploads]
+        yield f"bucket {to} {bucket.mode.value} {parts} of {bucket.url}, create {bucket.create}, uploads {uploads}"
     for group in task.groups:
         yield from of_group(group)
 
@@ -59,6 +63,7 @@ def of_inventory(inventory: Inventory) -> Iterator[str]:
     yield f"head {inventory.head}"
     yield f"fence {inventory.fence_command}, lease {inventory.lease_path}"
     yield f"sim {inventory.sim}"
+    yield from (f"storage {name}: {settings}" for name, settings in inventory.storage.items())
     for rack in dict.fromkeys(node.rack for node in inventory.nodes):
         nodes = [node for node in inventory.nodes if node.rack == rack]
         yield f"rack {rack}: {fold(node.name for node in nodes)} {dict(nodes[0].places)}"
