@@ -53,7 +53,11 @@ def program(rig: Rig, tmp_path: Path, request: pytest.FixtureRequest) -> Iterato
     ],
 )
 def test_a_script_that_loses_a_node_ends_with_the_losses_of_an_undisturbed_run(
-    program: Program, script: str, fault: Callable[[Host], None], rank: int, record_property: Callable[[str, object], None]
+    program: Program,
+    script: str,
+    fault: Callable[[Host], None],
+    rank: int,
+    record_property: Callable[[str, object], None],
 ) -> None:
     libraries = {"PYTHONPATH": "/shared/lib"} if script != "ddp" else {}
     command = COMMANDS[script].format(options="", pause=0.1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from launcher.config.inventory.checks import CHECKS
 from launcher.config.inventory.link_speeds import LINK_FIELDS
+from launcher.config.inventory.storage import STORAGE_SETTINGS
 from launcher.config.schema.containers import ListOf, MapOf
 from launcher.config.schema.fields import Field, section
 from launcher.config.schema.patterns import absolute_path, host, jump, label, path, user
@@ -272,6 +273,7 @@ INVENTORY = section(
         type=MapOf(item=RACK, keys=label, expected="a mapping of racks to their nodes", filled=True),
         required=True,
     ),
+    Field(name="storage", doc="How nodes reach buckets: by store, or by bucket.", type=STORAGE_SETTINGS),
     Field(name="checks", doc="Commands that prove under load that nodes work.", type=CHECKS),
     Field(name="defrag", doc="When `watch --all --defrag` moves slices.", type=_DEFRAG),
     Field(name="sim", doc="Settings of imaginary nodes.", type=_SIM),

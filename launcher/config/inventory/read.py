@@ -12,6 +12,7 @@ from launcher.config.inventory.checks import read_checks
 from launcher.config.inventory.fields import INVENTORY, LEASE_PATH, RACK
 from launcher.config.inventory.link_speeds import read_links
 from launcher.config.inventory.racks import RackReader, read_access
+from launcher.config.inventory.storage import read_storage
 from launcher.config.schema.patterns import LABEL
 from launcher.config.yaml.diagnostics import Diagnostics, KeyPath
 from launcher.config.yaml.document import only_document, parse_documents
@@ -108,6 +109,7 @@ def parse_inventory(text: str, path: Path) -> Inventory:
         defrag=_defrag(values.section("defrag"), out),
         checks=read_checks(values.section("checks"), path, out),
         source=str(path),
+        storage=read_storage(values.entries("storage"), out),
         links=read_links(defaults, _racks(values), nodes),
     )
     out.finish()

@@ -242,7 +242,8 @@ _OWN = (
     ),
     Field(
         name="file_mounts",
-        doc="Local files and folders to copy, by their path on the nodes; a relative path is in the workdir.",
+        doc="Local files and folders to copy, and buckets to copy or mount, by their path on the nodes; a relative "
+        "path is in the workdir.",
         type=_MOUNTS,
         default={},
     ),

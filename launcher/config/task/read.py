@@ -17,7 +17,7 @@ from launcher.config.task.envs import (
     read_secrets,
 )
 from launcher.config.task.file_mounts import KEY as MOUNTS
-from launcher.config.task.file_mounts import read_mounts
+from launcher.config.task.file_mounts import check_nesting, read_mounts
 from launcher.config.task.levels import LEVEL_KEYS
 from launcher.config.task.local_paths import PathVariables
 from launcher.config.task.nodes_of import colocate_groups
@@ -36,6 +36,7 @@ from launcher.config.yaml.document import parse_documents
 from launcher.config.yaml.nodes import NOWHERE, Mark
 from launcher.config.yaml.text_file import read_text, refuse
 from launcher.config.yaml.values import Values
+from launcher.core.model.buckets import BucketMount
 from launcher.core.model.task import Group, Task
 from launcher.errors import Mistake
 
@@ -120,7 +121,8 @@ def _task(sections: TaskSections, path: Path, overrides: Overrides, out: Diagnos
         groups=tuple(groups[0] for groups in forms.values()),
         workdir=workdir,
         git=git,
-        file_mounts={to: source for to, (source, _) in mounts.items()},
+        file_mounts={to: source for to, (source, _) in mounts.items() if isinstance(source, str)},
+        bucket_mounts={to: source for to, (source, _) in mounts.items() if isinstance(source, BucketMount)},
         secrets=tuple(sorted(secrets)),
         stop_signal=sections.task.get("stop_signal", str) or "TERM",
         stop_grace=_seconds(sections.task, "stop_grace", 60.0),
@@ -183,14 +185,15 @@ def share_secrets(
 
 def _mounts(
     owners: Sequence[tuple[Values, PathVariables]], beside: Path, out: Diagnostics
-) -> dict[str, tuple[str, Mark]]:
+) -> dict[str, tuple[str | BucketMount, Mark]]:
     """Return the mounts of all owners; the paths of each use its own variables."""
-    mounts: dict[str, tuple[str, Mark]] = {}
+    mounts: dict[str, tuple[str | BucketMount, Mark]] = {}
     for owner, variables in owners:
         for to, (source, mark) in read_mounts(owner, variables, beside, out).items():
             if mounts.setdefault(to, (source, mark))[0] != source:
                 what = f"another task of this run copies other files to `{to}`"
                 out.mistake(mark, what, "use another path")
+    check_nesting(mounts, out)
     return mounts
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NewType
 
+from launcher.core.model.buckets import StorageSettings
 from launcher.core.model.checks import CheckPolicy
 from launcher.core.model.container import Engine
 from launcher.core.model.nodeset import NodeName
@@ -147,6 +148,7 @@ class Inventory:
     `levels` run from coarse to fine and end with `rack`. In the inventory of a run, `domains` lists the addresses of
     all nodes of each NVLink domain the run uses, in tray order. It includes nodes that the run does not have, so that
     replacing a node does not change it. `links` has the racks with other speeds than the defaults; None: unknown.
+    `storage` says how nodes reach buckets, by scheme (`s3`) or bucket (`s3://data`).
     """
 
     name: str
@@ -166,6 +168,7 @@ class Inventory:
     checks: CheckPolicy = field(default_factory=CheckPolicy)
     source: str = "built-in"
     links: Mapping[RackName, LinkSpeeds | None] = field(default_factory=dict)
+    storage: Mapping[str, StorageSettings] = field(default_factory=dict)
 
     @property
     def capabilities(self) -> Capabilities:

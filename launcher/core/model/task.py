@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from launcher.core.model.buckets import BucketMount
 from launcher.core.model.container import Container
 from launcher.core.model.git_workdir import GitWorkdir
 from launcher.core.model.inventory import ANY_LEVEL, NODE_LEVEL, RACK_LEVEL
@@ -153,9 +154,9 @@ class Task:
     `secrets` holds names only, never values. `stop_grace` is the time between `stop_signal` and the kill (s);
     `time_limit` is the longest the run may take (s). A run of higher `priority` is placed first and may preempt runs of
     lower priority that are `preemptible`. `on_event` is a command on the launching machine that receives each event as
-    JSON. `file_mounts` maps paths on the nodes (absolute, in `~/`, or relative to the workdir) to absolute local paths.
-    `workdir` is a local folder, `git` a repository to clone instead. `given_envs` names the variables that the
-    file does not set, or not alone: a resize keeps their values.
+    JSON. `file_mounts` maps paths on the nodes (absolute, in `~/`, or relative to the workdir) to absolute local paths,
+    `bucket_mounts` to buckets. `workdir` is a local folder, `git` a repository to clone instead. `given_envs` names the
+    variables that the file does not set, or not alone: a resize keeps their values.
     """
 
     name: str
@@ -163,6 +164,7 @@ class Task:
     workdir: str | None = None
     git: GitWorkdir | None = None
     file_mounts: Mapping[str, str] = field(default_factory=dict)
+    bucket_mounts: Mapping[str, BucketMount] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
     stop_signal: str = "TERM"
     stop_grace: float = 60.0

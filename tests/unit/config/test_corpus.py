@@ -39,6 +39,10 @@ def of_task(task: Task) -> Iterator[str]:
         yield f"mount {to} from {Path(source).relative_to(Path.cwd())}"
     if task.git is not None:
         yield f"workdir from {task.git}"
+    for to, bucket in task.bucket_mounts.items():
+        parts = [bucket.store.value, bucket.place, bucket.bucket, bucket.prefix]
+        uploads = [Path(path).name for path in bucket.uploads]
+        yield f"bucket {to} {bucket.mode.value} {parts} of {bucket.url}, create {bucket.create}, uploads {uploads}"
     for group in task.groups:
         yield from of_group(group)
 
@@ -67,6 +71,7 @@ def of_inventory(inventory: Inventory) -> Iterator[str]:
     yield f"head {inventory.head}"
     yield f"fence {inventory.fence_command}, lease {inventory.lease_path}"
     yield f"sim {inventory.sim}"
+    yield from (f"storage {name}: {settings}" for name, settings in inventory.storage.items())
     for rack in dict.fromkeys(node.rack for node in inventory.nodes):
         nodes = [node for node in inventory.nodes if node.rack == rack]
         yield f"rack {rack}: {fold(node.name for node in nodes)} {dict(nodes[0].places)}"
