@@ -4,6 +4,7 @@ Each is implemented by a real adapter and by the imaginary fleet.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeAlias
@@ -69,6 +70,9 @@ class Nodes(Protocol):
         empty scans as proof, PowerOff as POWERED_OFF where the `fence_command` ended with 0. Ends that take longer, as
         of a setup or a raylet, are seen by `look`.
         """
+
+    def together(self) -> AbstractContextManager[None]:
+        """Return a block in which many actions are begun: what they change may be kept at its end only."""
 
     def inspect(self, run: Run, node: NodeName) -> Health | Unseen:
         """Return a node's health since the run began there.

@@ -1,13 +1,14 @@
 """A placement on checked nodes, verified again when the run is stored."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from launcher.admission.allocation import ALLOCATION_S, await_allocation
 from launcher.admission.checks.before_start import StartCheck
 from launcher.admission.checks.consequences import end_idle_checks
 from launcher.admission.context import AdmissionContext
-from launcher.admission.listener import NodesChecked, NodesHeld, NodesUnfit
+from launcher.admission.listener import JobAwaited, NodesChecked, NodesHeld, NodesUnfit
 from launcher.admission.preflight import Preflight
 from launcher.admission.request import Request
 from launcher.core.model.inventory import Inventory
@@ -47,7 +48,12 @@ class CheckedPlacement:
         NoCapacityError for none; ConflictError where only the leases of others are in the way.
         """
         end_idle_checks(self._context.store, self._request.fleet.name)
-        return self._accept(taken, lambda: self._flight.place(taken))
+        return self._accept(
+            taken, lambda: await_allocation(self._flight, lambda: self._flight.place(taken), self._tell)
+        )
+
+    def _tell(self, nodes: Sequence[NodeName]) -> None:
+        self._context.listener.notify(JobAwaited(nodes=nodes, limit=ALLOCATION_S))
 
     def pass_check(self, taken: Callable[[], UnavailableNodes]) -> Placement | None:
         """Check the placed nodes with `before_start`, and replace those that fail, until all pass.

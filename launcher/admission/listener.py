@@ -76,6 +76,14 @@ class NodesUnfit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobAwaited:
+    """Nodes that Slurm does not let us into, and that are waited for up to `limit` seconds."""
+
+    nodes: Sequence[NodeName]
+    limit: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodesChecked:
     """The nodes of the placement with what was found.
 
@@ -162,6 +170,7 @@ Notice: TypeAlias = (
     | DomainsUnknown
     | NodesHeld
     | NodesUnfit
+    | JobAwaited
     | NodesChecked
     | StartCheckBegun
     | NodesPassed

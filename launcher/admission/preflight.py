@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
+from launcher.admission.allocation import way_hint
 from launcher.admission.domains import _guesses, unknown_domains, with_domains
 from launcher.admission.node_checks import (
     HEAD,
     Examined,
+    check_domains,
     compare,
     compare_all,
     compare_machines,
@@ -20,12 +22,12 @@ from launcher.admission.node_checks import (
     summary,
 )
 from launcher.core.model.inventory import Inventory, Node
-from launcher.core.model.nodeset import NodeName, fold
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Shortfall, Unavailable, UnavailableNodes, mark_unhealthy
 from launcher.core.model.task import Task
 from launcher.core.placement.place import place
 from launcher.core.planner.straddle import straddling
-from launcher.errors import Mistake, NoCapacityError, ProvisionError, SpecError
+from launcher.errors import NoCapacityError, ProvisionError
 from launcher.ports import Listener, Prober
 from launcher.probe.check_gpu import domain_of
 from launcher.probe.findings import CheckResult, Finding
@@ -108,6 +110,18 @@ class Preflight:
         """Count nodes as unhealthy, each with the reason."""
         self.unhealthy.update(unfit)
 
+    @property
+    def without_job(self) -> tuple[NodeName, ...]:
+        """Return the nodes that Slurm does not let us into."""
+        return tuple(name for name, one in self.examined.items() if one.without_job)
+
+    def ask_again(self, names: Iterable[NodeName]) -> None:
+        """Forget what was found of nodes: they are asked again where they are needed."""
+        self._blind = 0
+        for name in names:
+            self.examined.pop(name, None)
+            self.unhealthy.pop(name, None)
+
     def unheld(self, unavailable: UnavailableNodes) -> Placement | Shortfall:
         """Return the placement if no node were held by others; asks no node."""
         return place(self._task, self.fleet, mark_unhealthy(unavailable, self.unhealthy))
@@ -185,7 +199,7 @@ class Preflight:
         self._blind = 0 if any(one.reached for one in self.examined.values()) else self._blind + 1
         self._check_way(self._blind)
         self._check_head()
-        _check_domains(self._written, found)
+        check_domains(self._written, found)
 
     def _in_order(self) -> Iterable[Examined]:
         """Return the nodes that were asked as the inventory lists them."""
@@ -219,7 +233,7 @@ class Preflight:
             raise ProvisionError(
                 f"cannot reach any of {len(self.examined)} nodes",
                 outcomes=tuple((name, one.unhealthy or "") for name, one in self.examined.items()),
-                hints=(_way_hint([one.unhealthy or "" for one in self.examined.values()]),),
+                hints=(way_hint(self.examined.values()),),
             )
 
     def _check_head(self) -> None:
@@ -262,35 +276,3 @@ def place_without(
         if isinstance(answer, Placement):
             return answer
     return place(task, fleet, unavailable)
-
-
-def _check_domains(fleet: Inventory, found: Iterable[Examined]) -> None:
-    """Raise SpecError where the inventory names other domains than the drivers.
-
-    Slices would be torn apart.
-    """
-    sides: dict[tuple[str, str], list[NodeName]] = {}
-    for one in found:
-        reported = None if isinstance(one.facts, Unknown) else domain_of(one.facts)
-        written = one.node.domain
-        if reported is not None and written is not None and reported.casefold() != written.casefold():
-            sides.setdefault((written, reported), []).append(one.node.name)
-    if sides:
-        hint = "correct `domain:`, or remove it so that the drivers are asked"
-        raise SpecError(
-            tuple(
-                Mistake(
-                    what=f"{fold(names)}: the inventory says domain `{written}`, the drivers report `{reported}`",
-                    where=fleet.source,
-                    hint=hint,
-                )
-                for (written, reported), names in sides.items()
-            )
-        )
-
-
-def _way_hint(messages: Sequence[str]) -> str:
-    """Return what to check where no node has answered: names that cannot be resolved need no other key."""
-    if all("cannot resolve its name" in message for message in messages):
-        return "check the DNS server of this machine and the names in the inventory, or set IP addresses there"
-    return "check the network of this machine, and the user and key in the inventory"

@@ -16,6 +16,9 @@ SETTLE_S = 10.0
 POLL_S = 0.05
 RELOAD_S = 0.5
 """How long a run is not decoded anew where its journal has nothing new (s)."""
+RELOAD_SHARE = 5.0
+"""How much longer than its decoding took a run is not decoded anew, whatever its journal has: thousands of nodes take
+long."""
 
 
 def begin(store: Store, accepted: AcceptedRun) -> None:
@@ -50,14 +53,15 @@ def start_detached(store: Store, accepted: AcceptedRun) -> RunRow:
 def _with_leases(store: Store, run: RunId) -> RunRow:
     """Return a run once it has its leases, has ended, or `SETTLE_S` have passed."""
     deadline = time.monotonic() + SETTLE_S
-    seen, due = -1, 0.0
+    seen, due, rest = -1, 0.0, 0.0
     while True:
         row, last, now = store.find(run), store.journal.last(run), time.monotonic()
-        if row.ended is None and now < deadline and last == seen and now < due:
+        if row.ended is None and now < deadline and (now < rest or (last == seen and now < due)):
             pause(POLL_S)
             continue
         # Large runs take long to decode: only when something happened, or it is due.
         (found, record), seen, due = store.load(run), last, now + RELOAD_S
+        rest = now + RELOAD_SHARE * (time.monotonic() - now)
         wanted = set(found.placement.nodes) - set(record.failed_nodes)
         losing = any(evidence.cause is Cause.LEASE_HELD for evidence in record.failed_nodes.values())
         if row.ended is not None or (wanted <= record.leased and not losing) or time.monotonic() > deadline:

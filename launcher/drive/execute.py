@@ -1,9 +1,11 @@
 """Carry out actions through the ports, many at a time, and collect their answers."""
 
+import itertools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor as Pool
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
 from launcher.core.model.action_key import ActionKey, key_of
 from launcher.core.model.actions import Action, AddSpare, AllotAction, Grow, Move, Relocate, Resize, ReturnSpare
@@ -68,30 +70,36 @@ class Executor:
         """Return the groups of a run that could have one more slice now."""
         return self._allotter.room(run)
 
-    def begin(self, run: Run, action: Action) -> None:
-        """Begin an action."""
-        self._under_way[key_of(action)] = action
-        future = self._pool.submit(execute, run, self._nodes, action, self._allotter)
-        future.add_done_callback(lambda done: self._done.append((action, done)))
+    def begin(self, run: Run, actions: Sequence[Action]) -> None:
+        """Begin actions."""
+        with self._nodes.together():
+            for action in actions:
+                self._under_way[key_of(action)] = action
+                future = self._pool.submit(execute, run, self._nodes, action, self._allotter)
+                future.add_done_callback(partial(self._ended, action))
+
+    def _ended(self, action: Action, future: Future[Answer]) -> None:
+        self._done.append((action, future))
 
     def pending(self) -> bool:
         """Whether an answer came back that was not collected."""
         return bool(self._done)
 
-    def collect(self, keep: Callable[[Action, Answer], object]) -> None:
-        """Give every action that has ended to `keep`, with its answer.
+    def collect(self, keep: Callable[[Sequence[tuple[Action, Answer]]], object]) -> None:
+        """Give all actions that have ended to `keep`, with their answers.
 
-        It is under way until `keep` has succeeded. The error of an action that raised goes on to the caller.
+        They are under way until `keep` has succeeded. The error of an action that raised goes on to the caller.
         """
-        while self._done:
-            action, future = self._done[0]
-            error = future.exception()
-            if error is None:
-                keep(action, future.result())
+        ended = list(itertools.takewhile(lambda one: one[1].exception() is None, self._done))
+        if ended:
+            keep([(action, future.result()) for action, future in ended])
+        for action, _ in ended:
             self._done.popleft()
             del self._under_way[key_of(action)]
-            if error is not None:
-                raise error
+        if self._done and (error := self._done[0][1].exception()) is not None:
+            action, _ = self._done.popleft()
+            del self._under_way[key_of(action)]
+            raise error
 
     def close(self) -> None:
         """Begin nothing more; actions under way end by their own deadline."""

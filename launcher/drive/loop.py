@@ -109,8 +109,7 @@ class Loop:
         if (before.program_failures, before.failed_nodes) != (after.program_failures, after.failed_nodes):
             self._ledger_due = 0.0  # this decision may have quarantined a node, or released one
         self._record = decision.record
-        for action in decision.actions:
-            self._executor.begin(run, action)
+        self._executor.begin(run, decision.actions)
         if decision.state is not self._state:
             self._state, self._since = decision.state, now
         status = summarise(run, decision, since=self._since, observed_at=now, drained=seen.drained, wall=seen.wall)
@@ -157,8 +156,8 @@ class Loop:
         if run.wanted is Wanted.RUNNING:
             self._health.begin(run, self._record.leased | self._record.failed_nodes.keys(), self._doubted)
 
-    def _keep(self, action: Action, answer: Answer) -> None:
-        self._store.receipt(self._run.id, action, answer, time.time())
+    def _keep(self, ended: Sequence[tuple[Action, Answer]]) -> None:
+        self._store.receipts(self._run.id, ended, time.time())
 
 
 def _pool_of(run: Run) -> Pool:

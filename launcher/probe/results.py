@@ -21,11 +21,13 @@ MAX_WORDS = 300
 class Unknown:
     """A fact that could not be read, and why.
 
-    Its program timed out (`hung`), is `missing`, or `failed`. `unreachable` means that the whole node did not answer.
+    Its program timed out (`hung`), is `missing`, or `failed`. `unreachable` means that the whole node did not answer,
+    `no_job` that Slurm does not let us in.
     """
 
     why: str
     unreachable: bool = False
+    no_job: bool = False
     hung: bool = False
     missing: bool = False
     failed: bool = False

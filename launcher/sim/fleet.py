@@ -13,7 +13,7 @@ from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.sim import faults, lives
 from launcher.sim.clock import SimClock
 from launcher.sim.lives import Circumstances, Life
-from launcher.sim.ray import HeadLife, Tables, head_after, head_life, head_view
+from launcher.sim.ray import HeadLife, Raylets, Tables, head_after, head_life, head_view, raylets_of
 from launcher.sim.reach import Reach, merged, reach, within
 from launcher.sim.sight import node_view
 from launcher.sim.world import NEVER, Ray, Rows, SimHost, SimWorld, Watch, dump, load_host, load_world
@@ -43,6 +43,7 @@ class SimFleet:
         self._world = SimWorld()
         self._hosts: dict[NodeName, SimHost] = {}
         self._reach: Reach | None = None
+        self._raylets: Raylets | None = None
         self._read_world()
         for node in run.fleet.nodes:
             text = self._rows.world(self._node_key(node.name))
@@ -71,7 +72,7 @@ class SimFleet:
                 restless = restless or life.restless(now)
         if self._head is None or restless or now >= self._head_until:
             head, around = self._head_life(), self._head_around()
-            self._head = head_view(self._run, head, around, self._lives, self._heard(now), now)
+            self._head = head_view(self._run, head, around, self._by_slot(), self._heard(now), now)
             self._head_until = min(self._nodes_until, head_after(head, around, now))
         return Sighting(nodes=dict(self._nodes), head=self._head, reached=self._reached(now))
 
@@ -150,7 +151,12 @@ class SimFleet:
 
     def tables(self, ray: Ray, now: float) -> Tables:
         """Return Ray's tables."""
-        return Tables(self._run, ray, self._lives, now)
+        return Tables(self._run, ray, self._by_slot(), now)
+
+    def _by_slot(self) -> Raylets:
+        if self._raylets is None:
+            self._raylets = raylets_of(self._lives)
+        return self._raylets
 
     def head_lives(self, now: float) -> bool:
         """Whether a process of the run's head lives, ready or not."""
@@ -230,7 +236,7 @@ class SimFleet:
     def _live(self, node: NodeName, host: SimHost) -> None:
         self._lives[node] = lives.life(host, self.circumstances(node))
         self._nodes.pop(node, None)
-        self._head = None
+        self._head = self._raylets = None
 
     def _forget(self) -> None:
         self._around.clear()

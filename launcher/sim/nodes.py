@@ -4,7 +4,8 @@ Its rows are shared by several processes.
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from launcher.core.model.actions import (
     Acquire,
@@ -34,7 +35,7 @@ from launcher.sim import commands, logs, node_acts, ray_acts
 from launcher.sim.clock import SimClock
 from launcher.sim.faults import health
 from launcher.sim.fleet import SimFleet
-from launcher.sim.world import Rows
+from launcher.sim.world import HeldRows, Rows
 
 LOG_LIMIT = 1 << 20
 
@@ -47,7 +48,7 @@ class SimNodes:
     """
 
     def __init__(self, rows: Rows) -> None:
-        self._rows = rows
+        self._rows = HeldRows(rows)
         self._turn = threading.RLock()
         self._fleets: dict[RunId, tuple[SimFleet, Clock]] = {}
 
@@ -62,6 +63,12 @@ class SimNodes:
         with self._turn:
             fleet, clock = self._open(run)
             return ACTS[type(action)](fleet, run, action, clock.now())
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Store what actions of this block change at its end, at once."""
+        with self._turn, self._rows.together():
+            yield
 
     def inspect(self, run: Run, node: NodeName) -> Health | Unseen:
         """Return the health of a node, by its faults."""

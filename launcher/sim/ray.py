@@ -18,6 +18,7 @@ from launcher.core.model.observation import (
 from launcher.core.model.placement import Slice
 from launcher.core.model.receipt import Bundle
 from launcher.core.model.run import Run
+from launcher.core.model.run_index import index_of
 from launcher.core.model.simulation import FaultKind
 from launcher.sim.lives import Circumstances, Life, RayletLife
 from launcher.sim.reach import within
@@ -51,35 +52,41 @@ def head_life(ray: Ray, around: Circumstances) -> HeadLife:
     return HeadLife(ray=ray, ready=begun + around.start_s(begun), dies=dies, power=power)
 
 
-class Tables:
-    """Ray's tables of one run, asked at one moment."""
+Raylets = Mapping[str, Sequence[tuple[NodeName, RayletLife]]]
+"""The raylets that were ever begun, with their nodes, by slot."""
 
-    def __init__(self, run: Run, ray: Ray, lives: Mapping[NodeName, Life], now: float) -> None:
-        self._run = run
+
+def raylets_of(lives: Mapping[NodeName, Life]) -> Raylets:
+    """Return the raylets of nodes by slot."""
+    found: dict[str, list[tuple[NodeName, RayletLife]]] = {}
+    for name, life in lives.items():
+        for one in life.raylets:
+            found.setdefault(one.raylet.slot, []).append((name, one))
+    return found
+
+
+class Tables:
+    """Ray's tables of one run, asked at one moment. A question about one slice takes the time of that slice."""
+
+    def __init__(self, run: Run, ray: Ray, raylets: Raylets, now: float) -> None:
+        self._index = index_of(run)
         self._ray = ray
         self._now = now
-        self._domains = {node.name: node.domain for node in run.fleet.nodes}
-        self._labels: dict[str, list[str]] = {}
-        for member in run.members():
-            self._labels.setdefault(member.slice_key, []).append(member.slot)
-        self._known = [(name, one) for name, one in _raylets(lives) if self._joined(one)]
-        self._by_slot: dict[str, list[tuple[NodeName, RayletLife]]] = {}
-        for name, one in self._known:
-            self._by_slot.setdefault(one.raylet.slot, []).append((name, one))
+        self._raylets = raylets
 
     def nodes(self) -> Iterator[RayNode]:
         """Return every raylet that ever joined.
 
         One that died unnoticed is still alive to Ray.
         """
-        for name, one in self._known:
-            alive = one.trusted(self._now)
-            raylet = one.raylet
-            yield RayNode(slot=raylet.slot, generation=raylet.generation, domain=self._domains[name], alive=alive)
+        for name, one in (found for of_slot in self._raylets.values() for found in of_slot):
+            if self._joined(one):
+                raylet, alive, domain = one.raylet, one.trusted(self._now), self._index.nodes[name].domain
+                yield RayNode(slot=raylet.slot, generation=raylet.generation, domain=domain, alive=alive)
 
     def groups(self) -> Iterator[GroupReport]:
         """Return the placement group of every slice that one was asked for."""
-        for part in self._run.placement.slices:
+        for part in self._index.slices.values():
             if part.key in self._ray.groups:
                 yield self.group(part)
 
@@ -88,8 +95,7 @@ class Tables:
 
         CREATED while a raylet in its domain lives for each slot, as far as Ray knows.
         """
-        labels = self._labels[part.key]
-        slots = [list(self._inside(label, part)) for label in labels]
+        slots = [list(self._inside(member.slot, part)) for member in self._index.by_slice[part.key]]
         holders = [self._holder(slot) for slot in slots]
         state = GroupState.CREATED
         if None in holders:
@@ -104,8 +110,8 @@ class Tables:
         return one.raylet.begun_at >= self._ray.since and one.known(self._now)
 
     def _inside(self, label: str, part: Slice) -> Iterator[tuple[NodeName, RayletLife]]:
-        for name, one in self._by_slot.get(label, ()):
-            if part.domain is None or self._domains[name] == part.domain:
+        for name, one in self._raylets.get(label, ()):
+            if self._joined(one) and part.domain in (None, self._index.nodes[name].domain):
                 yield name, one
 
     def _holder(self, slot: Iterable[tuple[NodeName, RayletLife]]) -> tuple[NodeName, RayletLife] | None:
@@ -122,14 +128,16 @@ class Tables:
             return Bundle(index=index, slot=None, domain=None)
         name, one = holder
         raylet = one.raylet
-        return Bundle(index=index, slot=raylet.slot, domain=self._domains[name], generation=raylet.generation)
+        return Bundle(
+            index=index, slot=raylet.slot, domain=self._index.nodes[name].domain, generation=raylet.generation
+        )
 
 
 def head_view(
     run: Run,
     head: HeadLife | None,
     around: Circumstances,
-    lives: Mapping[NodeName, Life],
+    raylets: Raylets,
     heard: Mapping[NodeName, float],
     now: float,
 ) -> HeadView:
@@ -147,7 +155,7 @@ def head_view(
     running = Step(phase=Phase.RUNNING, generation=head.ray.cluster)
     if now < head.ready:
         return HeadSeen(head=Head(ray=running, heard=heard))
-    tables = Tables(run, head.ray, lives, now)
+    tables = Tables(run, head.ray, raylets, now)
     nodes, groups = tuple(tables.nodes()), tuple(tables.groups())
     return HeadSeen(head=Head(ray=running, ready=True, nodes=nodes, groups=groups, heard=heard))
 
@@ -160,9 +168,3 @@ def head_after(head: HeadLife | None, around: Circumstances, now: float) -> floa
     moments = [at for stretch in around.silent for at in stretch]
     moments += [head.ready, head.dies] if head else []
     return min((at for at in moments if at > now), default=NEVER)
-
-
-def _raylets(lives: Mapping[NodeName, Life]) -> Iterator[tuple[NodeName, RayletLife]]:
-    for name, life in lives.items():
-        for one in life.raylets:
-            yield name, one

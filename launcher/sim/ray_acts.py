@@ -56,7 +56,7 @@ def verify(fleet: SimFleet, run: Run, action: Verify, now: float) -> Answer:
         return _headless(run, action.kind)
     if action.slice not in ray.groups:
         return failed(action.kind, f"Ray has no placement group for slice `{action.slice}`")
-    part = next(part for part in run.placement.slices if part.key == action.slice)
+    part = index_of(run).slices[action.slice]
     return Answer(result=Result.DONE, bundles=fleet.tables(ray, now).group(part).bundles)
 
 
@@ -67,11 +67,11 @@ def start(fleet: SimFleet, run: Run, action: Start, now: float) -> Answer:
     """
     if (ray := fleet.ray(now)) is None:
         return _headless(run, action.kind)
-    groups = fleet.tables(ray, now).groups()
-    created = {report.slice for report in groups if report.state is GroupState.CREATED}
+    index, tables = index_of(run), fleet.tables(ray, now)
     holders = {slot.member: slot for slot in action.slots}
-    driver = index_of(run).driver
-    gang = [member for member in run.members() if run.gang(member) == action.gang and driver(member) in (None, member)]
+    gang = [member for member in index.by_gang[action.gang] if index.driver(member) in (None, member)]
+    reserved = [key for key in dict.fromkeys(member.slice_key for member in gang) if key in ray.groups]
+    created = {key for key in reserved if tables.group(index.slices[key]).state is GroupState.CREATED}
     stuck = [
         f"`{member.name}`"
         for member in gang

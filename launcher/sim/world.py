@@ -5,7 +5,8 @@ has ended, a machine without power) is a function of these rows, the settings an
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Protocol
 
@@ -24,6 +25,9 @@ class Rows(Protocol):
     def save_world(self, fleet: str, text: str) -> None:
         """Store a text under a key."""
 
+    def save_worlds(self, texts: Mapping[str, str]) -> None:
+        """Store texts under their keys: all, or none."""
+
 
 class MemoryRows:
     """Rows of one process, in a dictionary."""
@@ -38,6 +42,46 @@ class MemoryRows:
     def save_world(self, fleet: str, text: str) -> None:
         """Store a text under a key."""
         self.texts[fleet] = text
+
+    def save_worlds(self, texts: Mapping[str, str]) -> None:
+        """Store texts under their keys."""
+        self.texts.update(texts)
+
+
+class HeldRows:
+    """Rows that are kept in memory during a block, and stored at once at its end: thousands take as long as one."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._held: dict[str, str] | None = None
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Store what is saved in this block at its end."""
+        held: dict[str, str] = {}
+        self._held = held
+        try:
+            yield
+        finally:
+            self._held = None
+            if held:
+                self._rows.save_worlds(held)
+
+    def world(self, fleet: str) -> str | None:
+        """Return the text under a key, one of this block first; None for none."""
+        held = self._held.get(fleet) if self._held else None
+        return self._rows.world(fleet) if held is None else held
+
+    def save_world(self, fleet: str, text: str) -> None:
+        """Store a text under a key, or hold it."""
+        self.save_worlds({fleet: text})
+
+    def save_worlds(self, texts: Mapping[str, str]) -> None:
+        """Store texts under their keys, or hold them."""
+        if self._held is None:
+            self._rows.save_worlds(texts)
+        else:
+            self._held.update(texts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

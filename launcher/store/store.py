@@ -179,13 +179,13 @@ class Store:
             claims.release(db, after, {NodeName(node) for node in held - new} - record.requested)
             return after
 
-    def receipt(self, run: RunId, action: Action, answer: Answer, at: float) -> Receipt:
-        """Store the answer to an action.
+    def receipts(self, run: RunId, ended: Sequence[tuple[Action, Answer]], at: float) -> tuple[Receipt, ...]:
+        """Store the answers to actions in one transaction.
 
-        Where a power cut loses it, the action is done again: it is idempotent.
+        Where a power cut loses them, the actions are done again: they are idempotent.
         """
         with self._db.write(durable=False) as db:
-            return journal.add_receipt(db, run, action, answer, at)
+            return tuple(journal.add_receipt(db, run, action, answer, at) for action, answer in ended)
 
     def receipts_after(self, run: RunId, seq: int) -> tuple[Receipt, ...]:
         """Return the receipts of a run with numbers above `seq`, in order."""

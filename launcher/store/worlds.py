@@ -1,5 +1,7 @@
 """The state of imaginary fleets, kept between processes."""
 
+from collections.abc import Mapping
+
 from launcher.store.database import Database
 
 
@@ -17,5 +19,9 @@ class Worlds:
 
     def save_world(self, fleet: str, text: str) -> None:
         """Store the world of an imaginary fleet."""
+        self.save_worlds({fleet: text})
+
+    def save_worlds(self, texts: Mapping[str, str]) -> None:
+        """Store worlds by name, in one transaction."""
         with self._db.write(durable=False) as db:
-            db.execute("INSERT OR REPLACE INTO worlds VALUES (?, ?)", (fleet, text))
+            db.executemany("INSERT OR REPLACE INTO worlds VALUES (?, ?)", texts.items())

@@ -5,6 +5,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import ClassVar, Literal
 
@@ -85,6 +86,10 @@ class ShellNodes:
     def perform(self, run: Run, action: NodeAction) -> Answer:
         """Carry out an action through the agents of the machines that it concerns."""
         return self.ACTS[type(action)](self, run, action)
+
+    def together(self) -> AbstractContextManager[None]:
+        """Return a block that does nothing: each machine changes by itself."""
+        return nullcontext()
 
     def _acquire(self, run: Run, action: Acquire) -> Answer:
         """Take the node's lease and start its agent."""

@@ -18,6 +18,7 @@ from launcher.ports import LearntKey, Listener, Shell
 from launcher.probe import node_facts
 from launcher.probe.node_facts import Facts
 from launcher.probe.results import MARK, Unknown
+from launcher.transport.ssh.operation import NoJobError
 
 FAN_OUT = 256
 """Machines asked at once. Each of them costs a sleeping thread; how many connections are made at once is up to the
@@ -112,7 +113,7 @@ class ShellProber:
         try:
             ended = self._shell.run(node.access, call.argv, stdin=call.stdin, timeout=call.timeout + WAY_S)
         except RemoteError as error:
-            return Unknown(why=error.advice, unreachable=True)
+            return Unknown(why=error.advice, unreachable=True, no_job=isinstance(error, NoJobError))
         if ended.status == node_facts.NO_PYTHON and MARK not in ended.stdout:
             return node_facts.no_python(node)
         said = ended.stdout if MARK in ended.stdout else ended.stdout + ended.stderr

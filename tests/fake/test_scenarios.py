@@ -17,7 +17,7 @@ from launcher.core.model.operator_requests import OperatorRequest, RequestKind
 from launcher.core.model.placement import Placement
 from launcher.core.model.run import Run, RunId, RunName, RunState
 from launcher.core.model.simulation import Fault, FaultKind, SimSettings
-from launcher.core.model.task import Group, OnNoSpare, RecoveryPolicy, RestartWith, Task, TopologyRule
+from launcher.core.model.task import Group, OnNoSpare, OnStraggler, RecoveryPolicy, RestartWith, Task, TopologyRule
 from launcher.core.placement.place import place
 from launcher.core.placement.slice_range import as_placed
 from tests.property.worlds import Play
@@ -92,7 +92,7 @@ def task(told: Mapping[str, Any]) -> Task:
         *("guest", "guest_restarts_with", "driver", "least", "all_within"),
     }
     policy = {key: value for key, value in told.items() if key not in known}
-    for key, kind in (("on_no_spare", OnNoSpare), ("restart_with", RestartWith)):
+    for key, kind in (("on_no_spare", OnNoSpare), ("restart_with", RestartWith), ("on_straggler", OnStraggler)):
         if key in policy:
             policy[key] = kind(policy[key])
     rule = TopologyRule(

@@ -13,6 +13,7 @@ from launcher.admission.listener import (
     FilesWeighed,
     FileWarning,
     InventoryRead,
+    JobAwaited,
     KindChosen,
     NodesChecked,
     NodesHeld,
@@ -100,6 +101,8 @@ class AdmissionReport:
                     f"the NVLink domain of {fold(nodes)} is unknown{rack}: "
                     "`nvlaunch doctor` or `nvlaunch up` asks the nodes"
                 )
+            case JobAwaited(nodes=nodes, limit=limit):
+                say(clean(f"waiting up to {span(limit)} for Slurm to let us into {fold(nodes)}"))
             case NodesHeld(held=held):
                 say(clean(f"skipped {held_text(held)}"))
             case NodesUnfit(unfit=unfit):

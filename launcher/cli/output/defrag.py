@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from launcher.admission.moves.execution import StepProgress, StepState
 from launcher.admission.moves.planning import RoomRequest
 from launcher.cli.output.console import clean
+from launcher.cli.output.plan import racks_text
 from launcher.cli.output.table import table
 from launcher.core.model.nodeset import fold
 from launcher.core.model.placement import Placement
@@ -37,8 +38,8 @@ def _plan(room: RoomRequest, plan: MovePlan) -> Iterator[str]:
             str(number),
             move.run,
             move.old.key,
-            f"{move.old.rack}: {fold(nodes_of(move.old))}",
-            f"{move.new.rack}: {fold(nodes_of(move.new))}",
+            f"{racks_text(move.old, room.fleet)}: {fold(nodes_of(move.old))}",
+            f"{racks_text(move.new, room.fleet)}: {fold(nodes_of(move.new))}",
             f"{step.gpu_hours:.1f}" if at == 0 else "",
         )
         for number, step in enumerate(plan.steps, start=1)
@@ -46,11 +47,11 @@ def _plan(room: RoomRequest, plan: MovePlan) -> Iterator[str]:
     ]
     yield table(("STEP", "RUN", "SLICE", "FROM", "TO", "GPU-HOURS"), rows, indent="  ")
     yield "room after that:"
-    yield table(("SLICE", "RACK", "NODES"), _room_rows(plan.placement), indent="  ")
+    yield table(("SLICE", "RACK", "NODES"), _room_rows(room, plan.placement), indent="  ")
 
 
-def _room_rows(placement: Placement) -> list[tuple[str, str, str]]:
-    return [(part.key, part.rack or part.place, fold(nodes_of(part))) for part in placement.slices]
+def _room_rows(room: RoomRequest, placement: Placement) -> list[tuple[str, str, str]]:
+    return [(part.key, racks_text(part, room.fleet), fold(nodes_of(part))) for part in placement.slices]
 
 
 def _wanted(room: RoomRequest) -> str:
@@ -118,8 +119,8 @@ def plan_json(room: RoomRequest, plan: MovePlan | NoMovePlan) -> str:
                 {
                     "run": move.run,
                     "slice": move.old.key,
-                    "from": {"rack": move.old.rack, "nodes": nodes_of(move.old)},
-                    "to": {"rack": move.new.rack, "nodes": nodes_of(move.new)},
+                    "from": {"rack": racks_text(move.old, room.fleet), "nodes": nodes_of(move.old)},
+                    "to": {"rack": racks_text(move.new, room.fleet), "nodes": nodes_of(move.new)},
                 }
                 for move in step.moves
             ],
@@ -132,7 +133,7 @@ def plan_json(room: RoomRequest, plan: MovePlan | NoMovePlan) -> str:
         "proven": plan.proven,
         "steps": steps,
         "room": [
-            {"slice": part.key, "rack": part.rack or part.place, "nodes": nodes_of(part)}
+            {"slice": part.key, "rack": racks_text(part, room.fleet), "nodes": nodes_of(part)}
             for part in plan.placement.slices
         ],
     }

@@ -171,8 +171,9 @@ RECOVERY = _built(
     ),
     Field(
         name="on_straggler",
-        doc="What to do about a straggler: say so, or note it as an incident of its node too, for checks of the node.",
-        type=Choice(choices=("report", "check")),
+        doc="What to do about a straggler: say so, note it as an incident of its node too, for checks of the node, or "
+        "also replace the node by a spare, once for each rank; all ranks restart for that.",
+        type=Choice(choices=("report", "check", "replace")),
         default="report",
     ),
     Field(

@@ -10,6 +10,7 @@ old nodes are released (`teardown`).
 from dataclasses import replace
 
 from launcher.core.control import drain_notice, slice_count, spares
+from launcher.core.control.blame.slow_node import slow_movers
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import EXPIRED_S, MOVE_S
 from launcher.core.model.actions import Move, Reason, Relocate, Resize, Signal, Why
@@ -43,10 +44,11 @@ def drain(tick: Tick) -> None:
         return
     drain_notice.renew(tick)
     begun = not record.since.draining.keys().isdisjoint(record.gangs)
-    if not tick.seen.drained and not begun and all(at_home(tick, member) for member in tick.index.members):
+    calm = not tick.seen.drained and not begun and not record.slow_ranks
+    if calm and all(at_home(tick, member) for member in tick.index.members):
         return
     for name in record.gangs:
-        _leave(tick, name, _movers(tick, name) or _head_mover(tick, name))
+        _leave(tick, name, _movers(tick, name) or slow_movers(tick, name) or _head_mover(tick, name))
 
 
 def _resize(tick: Tick) -> None:

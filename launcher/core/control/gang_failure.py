@@ -46,7 +46,7 @@ def _note_stragglers(tick: Tick) -> None:
     for steps in groups.values():
         policy = tick.index.policy(tick.index.by_name[next(iter(steps))])
         for one in stragglers(steps, factor=policy.straggler_factor, known=before):
-            node, check = tick.node_of(tick.index.by_name[one.member]), policy.on_straggler is OnStraggler.CHECK
+            node, check = tick.node_of(tick.index.by_name[one.member]), policy.on_straggler is not OnStraggler.REPORT
             known = before.get(one.member)
             same = known is not None and known.node == node
             found[one.member] = known if known and same else SlowRank(node=node, message=one.message, check=check)

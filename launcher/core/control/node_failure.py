@@ -1,6 +1,7 @@
 """Failed nodes: restart in place, replace, or give up."""
 
 from launcher.core.control import drain_notice, fencing, shared_fault, spares
+from launcher.core.control.blame.slow_node import fail_slow
 from launcher.core.control.conditions import Condition, needed
 from launcher.core.control.liveness import against
 from launcher.core.control.startup import wait_for_node
@@ -37,6 +38,7 @@ def _must_leave(tick: Tick, node: NodeName) -> bool:
 
 
 def _replace(tick: Tick, member: Member, node: NodeName) -> None:
+    fail_slow(tick, node)
     if (evidence := tick.record.failed_nodes.get(node)) is not None:
         spares.replace_node(tick, member, Why.REPLACE, f"{node}: {evidence.message}", evidence)
         return

@@ -45,6 +45,7 @@ def fit_to_run(record: Record, run: Run, index: RunIndex) -> None:
     record.newest_generation = newest
     _forget_dropped(record, run)
     record.gangs = {name: record.gangs.get(name, new) for name in sorted(index.by_gang)}
+    record.slow_left = {name: slow for name, slow in record.slow_left.items() if name in members}
     record.exits = {name: ended for name, ended in record.exits.items() if name in members}
     record.kills = [kill for kill in record.kills if kill.member in members or kill.node in holders]
     record.kills += [_end_raylet(record, index, slot) for slot in moved.values() if slot.node in record.requested]

@@ -145,11 +145,12 @@ class Seen:
 class Refusal(Enum):
     """How a machine that answers keeps us out: what a person has to look at.
 
-    A machine that was installed anew does either.
+    A machine that was installed anew does one of the first two.
     """
 
     HOST_KEY = "host key has changed (re-imaged?)"
     LOGIN = "login refused (re-imaged?)"
+    NO_JOB = "Slurm lets nobody in without a job there (allocation over?)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

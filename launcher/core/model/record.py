@@ -181,11 +181,12 @@ class Record:
     node out of sight may have ended with 0 as well; `code` is None of a rank that was killed for it.
 
     Nodes: `requested` may have a lease of the run, `leased` had one, `joined` may run a raylet. `node_attempts` counts
-    starts on a node that failed, `program_failures` are the newest failures of the program, `slow_ranks` those that are
-    slower than their peers now. `failed_nodes` are not used any more. `stopped` says why nothing of the run can run on
-    a node out of sight. `excused` has signs that another node caused. `resumed` were named by a shared fault that an
-    operator has lifted. `signalled` are nodes, or gangs on nodes, whose ranks were told to stop. `noticed` are nodes
-    that Ray was told are drained, with the generation of the raylet: Ray cannot take that back.
+    starts on a node that failed, `program_failures` are the newest failures of the program, `slow_ranks` those that
+    are slower than their peers now, `slow_left` those whose node was, or is about to be, left for that. `failed_nodes`
+    are not used any more. `stopped` says why nothing of the run can run on a node out of sight. `excused` has signs
+    that another node caused. `resumed` were named by a shared fault that an operator has lifted. `signalled` are
+    nodes, or gangs on nodes, whose ranks were told to stop. `noticed` are nodes that Ray was told are drained, with
+    the generation of the raylet: Ray cannot take that back.
 
     Actions: `kills` are decided and have no receipt `killed` yet; `retries` are actions that failed. `head_starts`
     counts starts of the head since it last answered, `misplaced` wrong places of a slice's bundles in Ray, `regrouped`
@@ -218,6 +219,7 @@ class Record:
     node_attempts: dict[NodeName, int] = field(default_factory=dict)
     program_failures: list[ProgramFailure] = field(default_factory=list)
     slow_ranks: dict[MemberName, SlowRank] = field(default_factory=dict)
+    slow_left: dict[MemberName, SlowRank] = field(default_factory=dict)
     failed_nodes: dict[NodeName, Evidence] = field(default_factory=dict)
     stopped: dict[NodeName, str] = field(default_factory=dict)
     excused: dict[NodeName, tuple[str, ...]] = field(default_factory=dict)

@@ -16,10 +16,11 @@ GROW_AFTER_S = 300.0
 
 
 class OnStraggler(Enum):
-    """What to do about a rank that is slower than its peers: say so, or note it for checks of its node too."""
+    """What to do about a rank that is slower than its peers: say so, note it for checks of its node, or leave that."""
 
     REPORT = "report"
     CHECK = "check"
+    REPLACE = "replace"
 
 
 class RestartWith(Enum):

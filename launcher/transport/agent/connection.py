@@ -26,7 +26,7 @@ from launcher.ports import Shell, Talk
 from launcher.runtime.protocol_files import RelayAnswer, RelayQuestion
 from launcher.transport.agent import replies
 from launcher.transport.agent.client import AgentClient
-from launcher.transport.ssh.operation import HostKeyError, LoginRefusedError
+from launcher.transport.ssh.operation import HostKeyError, LoginRefusedError, NoJobError
 
 AGENT_S = 2.5
 """Seconds for an agent's reply; of one that gives none the machine says so."""
@@ -47,7 +47,7 @@ PAUSE_S = 0.5
 KEPT_S = 3.0
 """Seconds for which the last reply holds."""
 
-_REFUSALS = ((HostKeyError, Refusal.HOST_KEY), (LoginRefusedError, Refusal.LOGIN))
+_REFUSALS = ((HostKeyError, Refusal.HOST_KEY), (LoginRefusedError, Refusal.LOGIN), (NoJobError, Refusal.NO_JOB))
 STRAYS = 1000
 """Lines in a row that answer nothing, after which a connection is closed; a scan for leftovers sends one a second."""
 

@@ -11,7 +11,7 @@ import paramiko
 from paramiko.agent import AgentSSH
 
 from launcher.transport.ssh.config import Settings
-from launcher.transport.ssh.operation import LoginRefusedError, Operation
+from launcher.transport.ssh.operation import LoginRefusedError, NoJobError, Operation
 
 _AGENT_S = 10.0
 
@@ -86,6 +86,8 @@ def log_in(transport: paramiko.Transport, settings: Settings, keys: PrivateKeys,
     _refused(settings, told, op, transport.get_banner())
 
 
+_SLURM = re.compile(r"slurm|\bactive jobs?\b", re.IGNORECASE)
+"""What `pam_slurm_adopt` and `pam_slurm` say to a user without a job on the node."""
 _DENIED = re.compile(r"[^\n]*(?:slurm|denied|no active job)[^\n]*", re.IGNORECASE)
 
 
@@ -95,8 +97,11 @@ def _refused(settings: Settings, told: list[str], op: Operation, banner: bytes |
     why = _DENIED.search((banner or b"")[:4096].decode(errors="replace"))
     if why is not None:
         said = "".join(c if c.isprintable() else "?" for c in why[0].strip()[:200])
-        slurm = "if Slurm has this node, ask it for the node first, or take the node out of the inventory"
-        op.fail("auth", f"{message}; the node says: {said}", *([slurm] if "job" in said or "slurm" in said else []))
+        message = f"{message}; the node says: {said}"
+        if _SLURM.search(said):
+            slurm = f"Slurm has this node, and `{settings.user}` has no job there: ask it for the node first, or"
+            raise op.error("auth", message, f"{slurm} take the node out of the inventory", kind=NoJobError)
+        op.fail("auth", message)
     hints = []
     if any("passphrase" in one for one in told):
         hints.append("load the key into an SSH agent with `ssh-add`: nvlaunch asks for no passphrase")

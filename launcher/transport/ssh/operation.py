@@ -25,6 +25,10 @@ class LoginRefusedError(RemoteError):
     """A machine that knows none of our keys for this user."""
 
 
+class NoJobError(RemoteError):
+    """A machine of Slurm that lets in only users with a job there: a new attempt may succeed once one has begun."""
+
+
 class DroppedError(RemoteError):
     """A machine that refuses connections for now: a new attempt may succeed.
 

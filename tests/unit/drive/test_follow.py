@@ -25,7 +25,7 @@ def test_a_warning_that_many_nodes_give_is_told_once(store: Store, capsys: pytes
     run = launch(store)
     answer = Answer(result=Result.DONE, warnings=("IMEX does not run\nat all",))
     for at in range(3):
-        store.receipt(run.id, Acquire(reason=REASON, node=NodeName(f"r1-n0{at}")), answer, float(at))
+        store.receipts(run.id, [(Acquire(reason=REASON, node=NodeName(f"r1-n0{at}")), answer)], float(at))
     with RunProgress() as progress:
         follower = Follower(store, run.id, progress)
         follower.poll()

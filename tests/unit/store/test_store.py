@@ -171,7 +171,7 @@ def test_a_row_of_another_version_is_named_and_hides_no_other(store: Store, chan
 def test_what_another_version_asked_or_answered_is_told_as_such(store: Store) -> None:
     run = launch(store)
     store.requests.add(run.id, RequestKind.RESUME, by="me", at=1.0)
-    store.receipt(run.id, Acquire(reason=REASON, node=NodeName("n")), Answer(result=Result.DONE), 1.0)
+    store.receipts(run.id, [(Acquire(reason=REASON, node=NodeName("n")), Answer(result=Result.DONE))], 1.0)
     with store._db.write() as db:
         db.execute("UPDATE operator_requests SET kind = 'dance'")
         db.execute("UPDATE journal SET receipt = '{}' WHERE receipt IS NOT NULL")
@@ -369,10 +369,10 @@ def test_the_journal_tells_intents_receipts_and_changed_headlines_in_order(store
     claim = Acquire(reason=REASON, node=NodeName("r1-n00"))
     record = Record(leased={claim.node})
     store.intend(run.id, record, (claim,), "claiming", RunState.STARTING, 1.0)
-    first = store.receipt(run.id, claim, Answer(result=Result.HELD, message="held by bob"), 2.0)
+    (first,) = store.receipts(run.id, [(claim, Answer(result=Result.HELD, message="held by bob"))], 2.0)
     store.intend(run.id, record, (claim,), "claiming", RunState.RECOVERING, 3.0)
     start = Start(reason=REASON, gang=GangName("run"), attempt=1, restarts=0, slots=())
-    second = store.receipt(run.id, start, Answer(result=Result.DONE), 4.0)
+    (second,) = store.receipts(run.id, [(start, Answer(result=Result.DONE))], 4.0)
     told = [(event.seq, event.kind, event.subject, event.message) for event in store.journal.events(run.id, after=1)]
     assert told == [
         (2, EventKind.STATUS, "starting", "claiming"),
@@ -390,7 +390,7 @@ def test_what_a_person_should_see_to_is_told_besides_what_came_of_an_action(stor
     run = launch(store)
     claim = Acquire(reason=REASON, node=NodeName("r1-n00"))
     answer = Answer(result=Result.DONE, notes=("IMEX left as it is",), warnings=("IMEX does not run",))
-    store.receipt(run.id, claim, answer, 2.0)
+    store.receipts(run.id, [(claim, answer)], 2.0)
     told = [(event.kind, event.subject, event.message) for event in store.journal.events(run.id, after=1)]
     assert told == [
         (EventKind.RECEIPT, "acquire:r1-n00", "done: IMEX left as it is"),
@@ -449,8 +449,10 @@ def test_threads_share_one_store(store: Store) -> None:
     run = launch(store)
     action = Release(reason=REASON, node=None)
     with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(lambda at: store.receipt(run.id, action, Answer(result=Result.KILLED), at), range(64)))
-    assert sorted(receipt.seq for receipt in made) == list(range(2, 66))
+        made = list(
+            pool.map(lambda at: store.receipts(run.id, [(action, Answer(result=Result.KILLED))], at), range(64))
+        )
+    assert sorted(receipt.seq for (receipt,) in made) == list(range(2, 66))
 
 
 class TestOwner:
@@ -525,7 +527,7 @@ print(run.id, flush=True)
 for at in range(10**9):
     action = Release(reason=REASON, node=f"n{at}")
     store.intend(run.id, FULL, (action, action), f"tick {at}", RunState.RUNNING, at)
-    store.receipt(run.id, action, Answer(result=Result.DONE), at)
+    store.receipts(run.id, [(action, Answer(result=Result.DONE))], at)
 """
 
 
@@ -586,7 +588,7 @@ class TestFolding:
         seen = 0
         for at in range(50):
             store.intend(run.id, Record(receipts_seen=seen), (action,), "stopping", RunState.STOPPING, float(at))
-            seen = store.receipt(run.id, action, silent, float(at)).seq
+            seen = store.receipts(run.id, [(action, silent)], float(at))[0].seq
             assert [receipt.seq for receipt in store.receipts_after(run.id, seen - 1)] == [seen]
         told = [event for event in store.journal.events(run.id) if event.subject == str(key_of(action))]
         assert len(told) == 6
@@ -598,7 +600,7 @@ class TestFolding:
         results = [Result.FAILED] * 5 + [Result.KILLED] + [Result.FAILED] * 2
         for at, result in enumerate(results):
             store.intend(run.id, Record(), (action,), "stopping", RunState.STOPPING, float(at))
-            store.receipt(run.id, action, Answer(result=result), float(at))
+            store.receipts(run.id, [(action, Answer(result=result))], float(at))
         receipts = [
             (event.message, event.times) for event in store.journal.events(run.id) if event.kind is EventKind.RECEIPT
         ]
@@ -612,7 +614,7 @@ class TestFolding:
         action = Release(reason=REASON, node=NodeName("r1-n00"))
         for at in range(5):
             store.intend(run.id, Record(), (action,), "on", RunState.STOPPING, float(at))
-            store.receipt(run.id, action, Answer(result=Result.DONE), float(at))
+            store.receipts(run.id, [(action, Answer(result=Result.DONE))], float(at))
         assert [event.kind for event in store.journal.events(run.id)].count(EventKind.INTENT) == 5
 
 
@@ -661,7 +663,7 @@ class TestLooks:
         assert [len(action.slots) for action in many.actions if isinstance(action, Start)] == [100] * 100
         assert len(dump(Made, made_of(many))) < 11 * len(dump(Made, made_of(few)))
         run = launch(store)
-        receipt = store.receipt(run.id, many.actions[0], Answer(result=Result.DONE), 1.0)
+        (receipt,) = store.receipts(run.id, [(many.actions[0], Answer(result=Result.DONE))], 1.0)
         assert store.receipts_after(run.id, 0) == (receipt,)
         assert len(dump(Receipt, receipt)) < 600
 

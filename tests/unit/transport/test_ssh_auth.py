@@ -12,7 +12,7 @@ import pytest
 from launcher.errors import RemoteError
 from launcher.transport.ssh.auth import PrivateKeys, log_in
 from launcher.transport.ssh.config import Settings
-from launcher.transport.ssh.operation import Operation
+from launcher.transport.ssh.operation import NoJobError, Operation
 
 
 class Refusing(paramiko.ServerInterface):
@@ -63,7 +63,14 @@ def test_words_of_slurm_are_quoted_with_what_to_do(tmp_path: Path) -> None:
     assert refused.message.endswith(
         "the node says: Access denied by pam_slurm_adopt: you have no active jobs on this node?"
     )
-    assert "ask it for the node first" in refused.advice
+    assert "Slurm has this node, and `ann` has no job there: ask it for the node first" in refused.advice
+    assert isinstance(refused, NoJobError), "it may let us in later"
+
+
+def test_other_words_of_a_node_are_quoted_and_are_no_reason_to_wait(tmp_path: Path) -> None:
+    refused = refusal("Access denied: the account of ann has expired\n", tmp_path)
+    assert refused.message.endswith("the node says: Access denied: the account of ann has expired")
+    assert not isinstance(refused, NoJobError)
 
 
 def test_a_banner_for_everybody_is_not_quoted(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from launcher.core.control.liveness import HeadPlace, head_expired
 from launcher.core.model.inventory import Access
 from launcher.core.model.observation import Reached, Refusal, Unseen
 from launcher.core.model.operator_requests import RequestKind
-from tests.situations import Situation, make_run, name
+from tests.situations import Situation, kinds, make_run, name
 from tests.unit.core.control.kernel import LOST, holder, serving, votes, wait
 
 
@@ -59,6 +59,21 @@ def test_an_agent_that_must_have_stopped_outweighs_whatever_answers_on_its_machi
     message = wait(here, 9).status_message
     assert holder(here) == "r1-n3"
     assert "r1-n2: host key has changed (re-imaged?): nvlaunch hosts rekey r1-n2" in message
+
+
+def test_a_node_whose_job_in_slurm_is_over_is_not_tried_again_but_replaced_and_named() -> None:
+    here = serving()
+    here.silent(LOST, heard=18.0)
+    here.views[LOST] = Unseen(message="no active jobs on this node", refusal=Refusal.NO_JOB)
+    here.reached[LOST] = Reached(by=name(2, 1), answers=True)
+    asked, decision = list[str](), here.decide()
+    for _ in range(9):
+        decision = here.decide(after=1.0)
+        asked += kinds(decision)
+    assert holder(here) == "r1-n3"
+    assert not [act for act in asked if "r1-n2" in act], "nothing is begun on a node that refuses"
+    assert "r1-n2: Slurm lets nobody in without a job there (allocation over?)" in decision.status_message
+    assert "Slurm lets nobody in" in here.record.failed_nodes[LOST].message
 
 
 def test_a_few_peers_that_hear_the_head_do_not_outweigh_the_proof_that_it_stopped() -> None:

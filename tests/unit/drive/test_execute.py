@@ -1,0 +1,83 @@
+"""Actions that are begun and collected: many as cheaply as one."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from launcher.core.model.actions import Acquire, Action, AllotAction, Grow, Reason, Why
+from launcher.core.model.receipt import Answer, Result
+from launcher.core.model.run import Run, RunId
+from launcher.drive.execute import Executor, Fixed, Inline
+from launcher.sim.nodes import SimNodes
+from launcher.sim.world import MemoryRows
+from tests.situations import make_run
+
+WHY = Reason(why=Why.START, message="the run begins")
+
+
+class CountedRows(MemoryRows):
+    """Rows that count how often something is stored."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stored = 0
+
+    def save_worlds(self, texts: dict[str, str]) -> None:
+        self.stored += 1
+        super().save_worlds(texts)
+
+    def save_world(self, fleet: str, text: str) -> None:
+        self.save_worlds({fleet: text})
+
+
+def acquire(run: Run) -> list[Action]:
+    return [Acquire(reason=WHY, node=node) for node in run.placement.nodes]
+
+
+def test_what_many_actions_change_in_an_imaginary_fleet_is_stored_at_once_and_others_see_it() -> None:
+    run, rows = make_run(slices=4, nodes=4), CountedRows()
+    nodes = SimNodes(rows)
+    executor = Executor(nodes, Inline())
+    nodes.look(run)
+    before = rows.stored
+    executor.begin(run, acquire(run))
+    assert rows.stored == before + 1
+    other = replace(run, id=RunId("other-1"))
+    held = SimNodes(rows).perform(other, acquire(run)[0])  # type: ignore[arg-type]
+    assert (held.result, held.message) == (Result.HELD, f"`{run.id}`")
+
+
+def test_all_that_have_ended_are_kept_in_one_go_and_are_under_way_until_then() -> None:
+    run, kept = make_run(), list[Sequence[tuple[Action, Answer]]]()
+    executor = Executor(SimNodes(MemoryRows()), Inline())
+    executor.begin(run, acquire(run))
+    with pytest.raises(OSError):
+        executor.collect(unstorable)
+    assert len(executor.in_flight) == len(run.placement.nodes)
+    executor.collect(kept.append)
+    assert [len(ended) for ended in kept] == [len(run.placement.nodes)]
+    assert (executor.in_flight, executor.pending()) == (frozenset(), False)
+
+
+def unstorable(ended: Sequence[tuple[Action, Answer]]) -> None:
+    raise OSError("no space left on device")
+
+
+class Unreadable(Fixed):
+    """An allotter whose store cannot be read."""
+
+    def perform(self, run: Run, action: AllotAction) -> Answer:
+        raise OSError("disk I/O error")
+
+
+def test_an_action_that_raises_loses_no_answer_of_the_others() -> None:
+    run, kept = make_run(), list[Sequence[tuple[Action, Answer]]]()
+    executor = Executor(SimNodes(MemoryRows()), Inline(), Unreadable())
+    good = acquire(run)[:2]
+    executor.begin(run, [good[0], Grow(reason=WHY), good[1]])
+    with pytest.raises(OSError):
+        executor.collect(kept.append)
+    executor.collect(kept.append)
+    assert [[action for action, _ in ended] for ended in kept] == [[good[0]], [good[1]]]
+    assert not executor.in_flight
