@@ -121,7 +121,7 @@ def test_the_node_of_the_head_is_replaced_without_a_word_of_an_operator(desk: De
         host.boot(reimaged=True)
     else:
         host.stop_sshd(sessions=True)
-        (agent,) = (one for one in host.processes(run) if "@head" in one.argv[-2] and "serve" in one.argv)
+        (agent,) = (one for one in host.processes(run) if "serve" in one.argv and "@head" in " ".join(one.argv))
         host.kill(agent.pid)
     at = time.monotonic()
     try:
