@@ -15,7 +15,8 @@ whoever crowds the port can keep silence from being proven, and nothing else.
 Cut off: of the nodes with a heartbeat within the last minute, fewer than half had one within `self_stop`. A tie is in
 favour of the head; a node that was released says so, and is not counted. To count the head as lost takes more than half
 of the nodes of the last minute, each silent for longer than that (`heartbeat.py` says by how much), so never both. A
-server that was stopped for `self_stop` cannot know what was decided meanwhile, and is cut off by the same rule.
+server that was stopped for `self_stop` cannot know what was decided meanwhile, and is cut off by the same rule. When it
+would be cut off if it heard nothing more is published in each round, for the slot beside it (`heartbeat.py`).
 """
 
 import contextlib

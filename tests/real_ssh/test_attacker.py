@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from launcher.store.store import Store
 from tests.desk import AMPLE_S, Desk
 from tests.effort import SOAK
 from tests.rig import Host, Rig
@@ -16,6 +17,7 @@ from tests.rig.layer import accounts
 
 ATTACKER = Path(__file__).parents[1] / "rig" / "attacker.py"
 SECRET, CANARY = "hush-4711-secret", "left-open-for-everybody"
+RAY_PORTS = 3  # at the least, of each of its processes that listen for others
 SECONDS = 3600.0 if SOAK else 0.0
 TASK = """
 name: target
@@ -63,8 +65,8 @@ def secrets(desk: Desk, run: str) -> dict[str, str]:
 
 @pytest.mark.timeout(0 if SOAK else 300)
 def test_another_user_on_the_nodes_learns_nothing_and_ends_nothing(rig: Rig, desk: Desk) -> None:
-    inventory = str(desk.inventory)
-    up = desk.begin("up", str(desk.task("target", TASK)), "-y", "--secret", "TOKEN", "--rank", "all", "-i", inventory)
+    task, shown = str(desk.task("target", TASK)), ["--foreground", "--rank", "all"]
+    up = desk.begin("up", task, "-y", "--secret", "TOKEN", "-i", str(desk.inventory), *shown)
     seen = desk.until("target", lambda seen: seen["state"] in ("running", "failed"))
     assert seen["state"] == "running", desk.run("events", "target").stdout
     hosts = list(rig.hosts.values())
@@ -86,6 +88,7 @@ def test_another_user_on_the_nodes_learns_nothing_and_ends_nothing(rig: Rig, des
         wanted = {"port", "process", "path", "readable file", "unix socket", "squatted name", "crowding connection"}
         assert wanted <= report["tried"].keys(), f"{name}: {report}"
         assert report["tried"]["heartbeat server"] >= 1
+        assert report["tried"]["port elsewhere"] >= 2 * RAY_PORTS * 3, "the head's, and those of both ranks"
     assert sum(report["tried"].get("forged lease", 0) for report in told.values()) >= 3, "one on each node of the run"
     for host in hosts:
         loot = host.run(["cat", f"{accounts()['other'].home}/attack/loot"]).stdout
@@ -102,6 +105,6 @@ def test_another_user_on_the_nodes_learns_nothing_and_ends_nothing(rig: Rig, des
     assert up.returncode == 0, err
     for rank in range(2):
         assert f"rank {rank} knows {len(SECRET)} letters" in out
-    events = desk.run("events", "target").stdout
+    events = " ".join(f"{one.kind.value} {one.message}" for one in Store(desk.home).journal.events(seen["id"]))
     for word in ("node-failed", "recovering", "unreachable", "restart"):
         assert word not in events

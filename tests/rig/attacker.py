@@ -101,25 +101,41 @@ def forged(theirs: bytes) -> bytes:
     return word + b" " + proof.encode() + b"\n"
 
 
+BLOCKS = (*range(6400, 6500, 10), *range(7680, 9000, 40))
+"""Where the ports of a raylet or of a head may begin; each has ten in a row."""
+
+
+def reachable(addresses: list[str]) -> list[tuple[str, int]]:
+    """Return the ports of runs that somebody listens on at each address."""
+    found = []
+    for address in addresses:
+        for port in (first + at for first in BLOCKS for at in range(10)):
+            tried["port"] += 1
+            with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=0.1):
+                found.append((address, port))
+    return found
+
+
 def ports(addresses: list[str]) -> None:
     """Talk to all ports of the run here and elsewhere, in all protocols."""
-    here = sorted(port for port in listening() if 1024 < port < 65536)
-    for address in ["127.0.0.1", *addresses]:
-        for port in here if address == "127.0.0.1" else range(6400, 6412):
-            for said in random.sample(SPOKEN, 3) if address == "127.0.0.1" else (b"", random.choice(SPOKEN)):
-                tried["port"] += 1
-                talk(socket.AF_INET, (address, port), said)
+    for port in sorted(port for port in listening() if 1024 < port < 65536):
+        for said in random.sample(SPOKEN, 3):
+            tried["port"] += 1
+            talk(socket.AF_INET, ("127.0.0.1", port), said)
+    for where in reachable(addresses):
+        for said in (b"", random.choice(SPOKEN)):
+            tried["port elsewhere"] += 1
+            talk(socket.AF_INET, where, said)
 
 
 def heads(addresses: list[str]) -> list[tuple[str, int]]:
     """Return the ports at which a heartbeat server greets."""
     found = []
-    for address in ["127.0.0.1", *addresses]:
-        for port in (*range(6401, 6500, 10), *range(7681, 9000, 40)):
-            with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=0.1) as link:
-                link.settimeout(0.3)
-                if link.recv(64).startswith(b"nvlaunch-heartbeat"):
-                    found.append((address, port))
+    for where in reachable(["127.0.0.1", *addresses]):
+        with contextlib.suppress(OSError), socket.create_connection(where, timeout=0.1) as link:
+            link.settimeout(0.3)
+            if link.recv(64).startswith(b"nvlaunch-heartbeat"):
+                found.append(where)
     return found
 
 

@@ -114,3 +114,17 @@ def test_a_deadline_is_read_by_others_and_gone_with_its_file(tmp_path: Path) -> 
     assert deadline.Deadline.read(str(path)) == 1234.5
     path.unlink()
     assert deadline.Deadline.read(str(path)) == float("inf")
+
+
+def test_a_deadline_that_is_watched_is_known_when_its_file_is_gone(tmp_path: Path) -> None:
+    """Whoever logs out last may have the machine empty its shared memory."""
+    path = tmp_path / "head-deadline"
+    published = deadline.Deadline(path)
+    watched = deadline.WatchedDeadline(path)
+    assert watched.read() == float("inf")
+    path.unlink()
+    published.put(1234.5)
+    assert watched.read() == 1234.5
+    watched.close()
+    with pytest.raises(FileNotFoundError):
+        deadline.WatchedDeadline(path)
