@@ -39,6 +39,10 @@ KEPT = 8192
 
 PLACE = "@check"
 
+FOLDER = "nvlaunch-check-"
+OLD_S = 86400.0
+"""The age at which a folder of a check is removed (s): this program was killed, and no check takes as long."""
+
 
 class EndedError(Exception):
     """The check has to end now: nobody reads its output, or this program was asked to end."""
@@ -63,14 +67,15 @@ def reply(request: "CheckRequest") -> "CheckReply":
         return _reply("held", str(error))
     except OSError as error:
         return _reply("failed", f"cannot take the lease: {error}")
-    folder = Path(tempfile.mkdtemp(prefix="nvlaunch-check-"))
+    _remove_old(Path(tempfile.gettempdir()))
+    folder = Path(tempfile.mkdtemp(prefix=FOLDER))
     scope = procs.Scope(run=request["token"], place=PLACE)
     state = "ended"
     try:
         found = _run(request, folder, libc)
         state = found["state"]
-    except OSError as error:
-        found = _reply("failed", f"cannot start the check: {error}")
+    except (OSError, ValueError) as error:  # a first line with an odd quote has no words
+        found = _reply("failed", f"cannot start the check: {error}".replace(f"{folder}/", ""))
     finally:
         found_left = procs.kill(scope, os.getpid(), grace=1.0 if state == "timed-out" else 0.0)
         shutil.rmtree(folder, ignore_errors=True)
@@ -78,6 +83,15 @@ def reply(request: "CheckRequest") -> "CheckReply":
             for handle in held:
                 os.close(handle)
     return {**found, "left": found_left}
+
+
+def _remove_old(parent: Path) -> None:
+    """Remove the folders of this user's checks that were killed together with this program."""
+    for path in parent.glob(f"{FOLDER}*"):
+        with contextlib.suppress(OSError):
+            found = path.lstat()
+            if found.st_uid == os.getuid() and found.st_mtime < time.time() - OLD_S:
+                shutil.rmtree(path, ignore_errors=True)  # which follows no link
 
 
 def _end(number: int, frame: object) -> NoReturn:
@@ -150,7 +164,8 @@ def _run(request: "CheckRequest", folder: Path, libc: Any) -> "CheckReply":
         found = _reply(state, message)
         if state == "ended":
             found["status"] = code if code >= 0 else 128 - code
-        found["stdout"], found["stderr"] = watched.said()
+        # The name of the folder is another on each node, and equal output is shown once.
+        found["stdout"], found["stderr"] = (text.replace(f"{folder}/", "") for text in watched.said())
         found["seconds"] = time.monotonic() - begun
         return found
 

@@ -151,8 +151,9 @@ class Ledger:
 
     def unready(self, fleet: str, now: float) -> UnavailableNodes:
         """Return the nodes that did not get ready for a plan of moves in the last hour."""
-        query = "SELECT node, message FROM incidents WHERE fleet = ? AND kind = ? AND at > ? ORDER BY number"
-        rows = self._db.read(query, fleet, IncidentKind.NOT_READY.value, now - UNREADY_S)
+        query = """SELECT node, message FROM incidents WHERE fleet = ? AND kind = ? AND at > ? AND at <= ?
+            ORDER BY number"""
+        rows = self._db.read(query, fleet, IncidentKind.NOT_READY.value, now - UNREADY_S, now)
         return {NodeName(row["node"]): Unavailable(unhealthy=row["message"]) for row in rows}
 
     def gpu_time(self, fleet: str, now: float) -> Mapping[str, float]:

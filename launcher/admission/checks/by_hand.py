@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from launcher.admission.checks.execution import CheckNews, CheckReport, CheckRunner, by_domain
+from launcher.config.inventory.read import BUILT_IN
 from launcher.core.checks.bisection import cut_slices
 from launcher.core.model.checks import CheckScope, CheckStage, NodeCheck
 from launcher.core.model.inventory import Inventory
@@ -51,7 +52,7 @@ def plan_check(
     free = tuple(one for one in names if one not in busy)
     if not free:
         users = sorted({unavailable[one].used_by or "" for one in busy})
-        hint = "`nvlaunch drain` moves a run to a spare"
+        hint = "wait for its end, or name other nodes"
         raise ConflictError(f"{fold(busy)}: in use by {', '.join(users)}", holder=users[0], hints=(hint,))
     if check.on is CheckScope.NODE:
         return HandCheck(name=name, check=check, nodes=free, parts=(), busy=busy, single=())
@@ -91,4 +92,5 @@ def _chosen(fleet: Inventory, stage: CheckStage | None) -> tuple[str, NodeCheck]
         return "imaginary", IMAGINARY
     wanted = f"`checks.{stage.value}`" if stage is not None else "`checks`"
     what = f"inventory `{fleet.name}` ({fleet.source}) has no {wanted}"
-    raise SpecError((Mistake(what=what, hint="add one; `nvlaunch init --checks` writes examples"),))
+    own = "name an inventory that has some with `-i`" if fleet.source == BUILT_IN else "add one"
+    raise SpecError((Mistake(what=what, hint=f"{own}; `nvlaunch init --checks` writes examples"),))

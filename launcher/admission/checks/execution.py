@@ -69,11 +69,9 @@ class CheckReport:
     complete: bool
 
     @property
-    def bad(self) -> bool:
-        """Whether a node is bad or suspect, or a group of nodes is slow."""
-        return bool(self.of(NodeVerdict.BAD) or self.of(NodeVerdict.SUSPECT)) or any(
-            one.part is not FaultyPart.NO_ANSWER for one in self.found
-        )
+    def all_good(self) -> bool:
+        """Whether each node is good, and no group of nodes is slow."""
+        return len(self.of(NodeVerdict.GOOD)) == len(self.results) and not self.found
 
     def of(self, verdict: NodeVerdict) -> tuple[CheckedNode, ...]:
         """Return the results with a verdict."""
@@ -223,7 +221,7 @@ class CheckRunner:
         if part is None and complete:
             return CheckedNode(node=name, verdict=NodeVerdict.GOOD, number=before.number, seconds=before.seconds)
         if part is None or part.part is FaultyPart.UNCLEAR:
-            return before if part is None else cannot_tell(name, part.message)
+            return before if part is None else _unclear(before, part)
         own = [result for one in ended for result in one.results if result.node == name]
         last = next((one for one in reversed(own) if one.verdict is not NodeVerdict.GOOD), before)
         if part.part is FaultyPart.NO_ANSWER:
@@ -237,6 +235,12 @@ class CheckRunner:
 
     def _history(self) -> tuple[Measurement, ...]:
         return self._store.checks.history.measurements(self._fleet.name, self._check, time.time() - WINDOW_S)
+
+
+def _unclear(result: CheckedNode, part: SlowPart) -> CheckedNode:
+    """Return the result of a node of a slow or failing group in which none is singled out, with what it has said."""
+    message = f"{part.message}: {result.message}" if result.message else part.message
+    return replace(cannot_tell(result.node, message), tail=result.tail)
 
 
 def budget(check: NodeCheck) -> float:

@@ -46,7 +46,7 @@ def next_rack(store: Store, fleet: Inventory, now: float) -> IdleRack | None:
     check = fleet.checks.periodic_idle
     if check is None or not store.queue.empty(fleet.name):
         return None
-    last, unavailable = store.checks.history.last(fleet.name, CheckStage.PERIODIC_IDLE), store.unavailable(fleet)
+    last, unavailable = store.checks.history.last(fleet.name, CheckStage.PERIODIC_IDLE, now), store.unavailable(fleet)
     racks: dict[RackName, list[NodeName]] = {}
     for node in fleet.nodes:
         if node.drained is None and (node.name not in unavailable or unavailable[node.name].free):

@@ -15,6 +15,7 @@ from launcher.core.model.operator_requests import RequestKind
 from launcher.core.model.run import RunId
 from launcher.errors import ConflictError
 from launcher.ports import Checker
+from launcher.store.checks.history import CheckHistory
 from launcher.store.evidence.incidents import IncidentKind
 from launcher.store.store import Store
 
@@ -44,12 +45,22 @@ def due_returns(store: Store, fleet: Inventory, now: float) -> Mapping[NodeName,
         node = known.get(one.node)
         if node is None or node.drained is not None or one.node in drained:
             continue
-        attempts = sum(past.node == one.node and past.at >= one.since for past in failed)
-        own = [past for past in history.of_node(fleet.name, one.node) if past.name == _NAME and past.at >= one.since]
+        begun = _begun(history, fleet.name, one.node, one.since, now)
+        attempts = sum(past.node == one.node and begun <= past.at <= now for past in failed)
+        results = history.of_node(fleet.name, one.node)
+        own = [past for past in results if past.name == _NAME and begun <= past.at <= now]
         waits = own and now < own[-1].at + retry_after(attempts, own[-1].verdict)
         if not waits and history.may_return(fleet.name, one.node, now).now:
             found[one.node] = attempts
     return found
+
+
+def _begun(history: CheckHistory, fleet: str, node: NodeName, since: float, now: float) -> float:
+    """Return since when a node is out (s, wall clock); its last return, where the clock was ahead when it failed."""
+    if since <= now:
+        return since
+    returns = [one.back for one in history.outages(fleet, node) if one.back is not None and one.back <= now]
+    return max(returns, default=0.0)
 
 
 def check_return(

@@ -56,7 +56,7 @@ def consider(store: Store, fleet: str) -> tuple[Consideration, ...]:
 def _consider(store: Store, turn: QueueDecision, now: float) -> Consideration:
     room = room_for_run(store, store.load(turn.run.id)[0])
     plan, local = plan_moves(store, room), time.localtime(now)
-    spent = sum(one.spent for one in store.move_plans.of(room.fleet.name) if one.created > now - DAY_S)
+    spent = sum(one.spent for one in store.move_plans.of(room.fleet.name) if now - DAY_S < one.created <= now)
     figures = WaitFigures(
         waited_s=now - turn.run.since,
         starts_in_s=turn.after,

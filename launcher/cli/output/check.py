@@ -6,7 +6,7 @@ from launcher.admission.checks.by_hand import HandCheck
 from launcher.admission.checks.execution import CheckReport, TestsBegun
 from launcher.cli.output.console import clean
 from launcher.cli.output.table import table
-from launcher.core.checks.group_tests import FaultyPart
+from launcher.core.checks.group_tests import FaultyPart, SlowPart
 from launcher.core.checks.results import CheckedNode, NodeVerdict
 from launcher.core.model.nodeset import fold, fold_messages
 from launcher.core.model.text import count, span
@@ -14,7 +14,7 @@ from launcher.core.model.text import count, span
 _PARTS = {
     FaultyPart.NODE: "slow or bad node",
     FaultyPart.LINK: "slow link between",
-    FaultyPart.UNCLEAR: "slow together",
+    FaultyPart.UNCLEAR: "slow or bad together",
     FaultyPart.NO_ANSWER: "no answer",
 }
 
@@ -85,11 +85,9 @@ def _text(planned: HandCheck, found: CheckReport, seconds: float) -> Iterator[st
     alone = [one for one in found.results if one.verdict is not NodeVerdict.GOOD and not found.found]
     for names, why in fold_messages((one.node, f"{one.verdict.value}: {one.message}") for one in alone):
         yield clean(f"{names}: {why}")
-    for one in found.results:
-        if one.verdict is NodeVerdict.BAD:
-            yield from (clean(f"  {one.node} | {line}") for line in one.tail)
+    yield from _tails(found.results)
     for part in found.found:
-        yield clean(f"{_PARTS[part.part]} {fold(part.nodes)}: {part.message}")
+        yield from _found(part, found.results)
     if not found.complete:
         yield "stopped before all was known"
     totals = ", ".join(f"{len(own)} {verdict.value}" for verdict in NodeVerdict if (own := found.of(verdict)))
@@ -113,6 +111,26 @@ def _numbers(found: CheckReport, part: tuple[str, ...]) -> tuple[str, str]:
     worst = _worst(ended.results).verdict
     number = next((one.number for one in ended.results if one.number is not None), None)
     return NodeVerdict.SUSPECT.value if slow and worst is NodeVerdict.GOOD else worst.value, _number(number)
+
+
+def _found(part: SlowPart, results: tuple[CheckedNode, ...]) -> Iterator[str]:
+    """Return what was found, with what each of its nodes has said where the check cannot tell of it."""
+    said = {one.node: one.message for one in results if one.verdict is NodeVerdict.CANNOT_TELL}
+    if part.part in (FaultyPart.UNCLEAR, FaultyPart.NO_ANSWER):
+        for names, why in fold_messages((name, said.get(name) or part.message) for name in part.nodes):
+            yield clean(f"{_PARTS[part.part]} {names}: {why}")
+    else:
+        yield clean(f"{_PARTS[part.part]} {fold(part.nodes)}: {part.message}")
+
+
+def _tails(results: tuple[CheckedNode, ...]) -> Iterator[str]:
+    """Return the last output of nodes that did not pass; what several nodes have said, once."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for one in results:
+        if one.verdict in (NodeVerdict.BAD, NodeVerdict.CANNOT_TELL):
+            alike.setdefault(one.tail, []).append(one.node)
+    for tail, names in alike.items():
+        yield from (clean(f"  {fold(names)} | {line}") for line in tail)
 
 
 def _worst(results: tuple[CheckedNode, ...]) -> CheckedNode:

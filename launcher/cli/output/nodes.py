@@ -161,17 +161,25 @@ def _whole(one: NodeRecord, now: float) -> Iterator[str]:
     if one.quarantine and one.out_until is not None and one.out_until > now:
         until = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.out_until))
         yield f"  does not return by itself before {until}; `nvlaunch nodes readmit {one.node}` returns it now"
-    for event in one.incidents:
-        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.at))
-        by = f"{event.run}: " if event.run else ""
-        yield clean(f"  {when}  {event.kind.value:9}  {by}{event.message}").replace("\n", " ")
-        yield from (clean(f"    | {line}") for line in event.evidence)
-    for past in one.checks[-SHOWN:]:
-        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(past.at))
-        number = "" if past.number is None else f" {past.number:.6g}"
-        size = f" on {past.size} nodes" if past.size > 1 else ""
-        why = f": {past.message}" if past.message else ""
-        yield clean(f"  {when}  {past.name}{size}: {past.verdict.value}{number}{why}")
+    happened = [(event.at, _incident(event)) for event in one.incidents]
+    happened += [(past.at, _check(past)) for past in one.checks[-SHOWN:]]
+    for at, (first, *more) in sorted(happened, key=lambda each: each[0]):
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+        yield clean(f"  {when}  {first}").replace("\n", " ")
+        yield from (clean(f"    | {line}") for line in more)
+
+
+def _incident(event: Incident) -> list[str]:
+    """Return what happened, and its log lines."""
+    by = f"{event.run}: " if event.run else ""
+    return [f"{event.kind.value:9}  {by}{event.message}", *event.evidence]
+
+
+def _check(past: PastCheck) -> list[str]:
+    number = "" if past.number is None else f" {past.number:.6g}"
+    size = f" on {past.size} nodes" if past.size > 1 else ""
+    why = f": {past.message}" if past.message else ""
+    return [f"{past.name}{size}: {past.verdict.value}{number}{why}"]
 
 
 def _last(one: NodeRecord, now: float) -> str:

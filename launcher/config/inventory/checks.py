@@ -106,11 +106,25 @@ def _script(values: Values, stage: CheckStage, inventory: Path, out: Diagnostics
     if not (values.has("run") or values.has("script")):
         out.mistake(values.mark, f"`{stage.value}` has no command", "add `run:`, or `script:` with a file")
     if file is not None:
-        try:
-            command = read_text(inventory.parent / Path(file).expanduser(), what="script", limit=MAX_SCRIPT)
-        except SpecError as error:
-            for mistake in error.mistakes:
-                out.mistake(values.mark_of("script"), f"cannot use `{file}`: {mistake.what}", mistake.hint)
+        command = _file(file, values, inventory, out)
     if command is not None and len(command.encode()) > MAX_SCRIPT:
         out.mistake(values.mark_of("run"), f"`run` is larger than {MAX_SCRIPT // 1000} kB", "shorten it")
     return command or ""
+
+
+def _file(file: str, values: Values, inventory: Path, out: Diagnostics) -> str | None:
+    """Return the program in a file; None where it cannot be one."""
+    mark, path = values.mark_of("script"), inventory.parent / Path(file).expanduser()
+    if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would block, and is empty the next time
+        out.mistake(mark, f"cannot use `{file}`: this is not a regular file")
+        return None
+    try:
+        text = read_text(path, what="script", limit=MAX_SCRIPT)
+    except SpecError as error:
+        for mistake in error.mistakes:
+            out.mistake(mark, f"cannot use `{file}`: {mistake.what}", mistake.hint)
+        return None
+    if not text.strip():
+        out.mistake(mark, f"cannot use `{file}`: the file is empty", "an empty script would pass on every node")
+        return None
+    return text

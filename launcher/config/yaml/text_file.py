@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 
 from launcher.config.yaml.nodes import Mark
+from launcher.core.model.text import data_size
 from launcher.errors import Mistake, SpecError
 
 # An inventory of 10,000 nodes, one a line, has about 1 MB.
@@ -69,7 +70,7 @@ def read_bytes(path: Path, *, what: str, limit: int = MAX_BYTES) -> bytes:
         reason = getattr(error, "strerror", None) or "the name contains a NUL"
         raise refuse(where, f"cannot be read: {reason.lower()}") from error
     if len(data) > limit:
-        raise refuse(where, f"the file is larger than {limit // 1_000_000} MB: this is not a {what}")
+        raise refuse(where, f"the file is larger than {data_size(limit).replace('.0 ', ' ')}: this is not a {what}")
     return data
 
 

@@ -64,9 +64,12 @@ def retry_after(attempts: int, last: NodeVerdict) -> float:
 
 
 def until_allowed(now: float, since: float, relapses: int) -> ReturnDecision:
-    """Return whether the time out of a node that failed at `since` is over (s, wall clock)."""
+    """Return whether the time out of a node that failed at `since` is over (s, wall clock).
+
+    A failure in the future was noted while the clock was wrong, and keeps no node out.
+    """
     again = since + time_out(relapses)
-    if now < again:
+    if since <= now < again:
         reason = f"{count(relapses, 'relapse')} within a day of a return: out for {span(time_out(relapses))}"
         return ReturnDecision(now=False, reason=reason, again=again)
     return ReturnDecision(now=True, reason="time out is over" if relapses else "no relapse")

@@ -101,10 +101,13 @@ class CheckHistory:
             for row in rows
         )
 
-    def last(self, fleet: str, stage: CheckStage) -> Mapping[NodeName, float]:
-        """Return when each node was last checked at a stage (s, wall clock)."""
-        query = "SELECT node, max(at) AS at FROM check_results WHERE fleet = ? AND name = ? GROUP BY node"
-        return {NodeName(row["node"]): row["at"] for row in self._db.read(query, fleet, stage.value)}
+    def last(self, fleet: str, stage: CheckStage, now: float) -> Mapping[NodeName, float]:
+        """Return when each node was last checked at a stage (s, wall clock).
+
+        A result in the future was stored while the clock was wrong, and does not count.
+        """
+        query = "SELECT node, max(at) AS at FROM check_results WHERE fleet = ? AND name = ? AND at <= ? GROUP BY node"
+        return {NodeName(row["node"]): row["at"] for row in self._db.read(query, fleet, stage.value, now)}
 
     def fleets(self) -> tuple[str, ...]:
         """Return the names of inventories that have results, in order."""
@@ -155,8 +158,8 @@ def note_return(db: sqlite3.Connection, fleet: str, node: NodeName, at: float) -
 
 def returned(db: sqlite3.Connection, fleet: str, now: float) -> Iterable[NodeName]:
     """Return the nodes that came back within the last day, in the current transaction."""
-    query = "SELECT DISTINCT node FROM outages WHERE fleet = ? AND back > ?"
-    return [NodeName(row["node"]) for row in db.execute(query, (fleet, now - JUST_RETURNED_S)).fetchall()]
+    query = "SELECT DISTINCT node FROM outages WHERE fleet = ? AND back > ? AND back <= ?"
+    return [NodeName(row["node"]) for row in db.execute(query, (fleet, now - JUST_RETURNED_S, now)).fetchall()]
 
 
 _DROP = """DELETE FROM check_results WHERE fleet = ? AND node = ? AND (at < ? OR number <= coalesce((

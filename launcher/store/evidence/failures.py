@@ -28,18 +28,20 @@ def add(db: sqlite3.Connection, fleet: str, run: RunId, failure: ProgramFailure,
 def verdict(db: sqlite3.Connection, fleet: str, node: NodeName, at: float) -> EvidenceVerdict:
     """Return what the failures of the last day say about a node, since it last returned from a quarantine."""
     query = "SELECT released FROM quarantines WHERE fleet = ? AND node = ?"
-    released = next((row["released"] for row in db.execute(query, (fleet, node)).fetchall()), None)
-    return judge(node, _since(db, fleet, max(at - MEMORY_S, released or 0.0)))
+    released = next((row["released"] for row in db.execute(query, (fleet, node)).fetchall()), None) or 0.0
+    ahead = released > at  # the clock was, and every failure would be from before the return
+    return judge(node, _between(db, fleet, max(at - MEMORY_S, 0.0 if ahead else released), at))
 
 
 def to_avoid(db: sqlite3.Connection, fleet: str, user: str, run: str, at: float) -> NodeName | None:
     """Return the node that the next run of a program should not have, if it fits without."""
-    return avoided(_since(db, fleet, at - MEMORY_S), user, run)
+    return avoided(_between(db, fleet, at - MEMORY_S, at), user, run)
 
 
-def _since(db: sqlite3.Connection, fleet: str, since: float) -> list[PastFailure]:
-    query = "SELECT user, name, failure FROM program_failures WHERE fleet = ? AND at > ? ORDER BY number"
+def _between(db: sqlite3.Connection, fleet: str, since: float, until: float) -> list[PastFailure]:
+    query = """SELECT user, name, failure FROM program_failures WHERE fleet = ? AND at > ? AND at <= ?
+        ORDER BY number"""
     return [
         PastFailure(user=row["user"], run=row["name"], failure=load(ProgramFailure, row["failure"]))
-        for row in db.execute(query, (fleet, since)).fetchall()
+        for row in db.execute(query, (fleet, since, until)).fetchall()
     ]

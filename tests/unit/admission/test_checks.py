@@ -63,7 +63,7 @@ def by_hand(store: Store, hall: Inventory, checker: Checker, words: str, *, size
 def test_a_check_by_hand_names_bad_nodes_and_those_without_an_answer(store: Store) -> None:
     found = by_hand(store, HALL, Checker(bad={"r1-n2"}, silent={"r1-n3"}), "r1-n[1-4]")
     assert [one.verdict.value for one in found.results] == ["good", "bad", "cannot-tell", "good"]
-    assert found.bad
+    assert not found.all_good
     assert store.ledger.quarantines("hall") == ()  # an operator decides
 
 
@@ -78,6 +78,18 @@ def test_a_node_that_makes_each_group_hang_is_found_like_a_slow_one(store: Store
     found = by_hand(store, HALL, Checker(late={"r2-n3"}), "r[1-2]-n[1-8]", size=8)
     assert [(one.part, one.nodes) for one in found.found] == [(FaultyPart.NODE, ("r2-n3",))]
     assert {one.node: one.verdict.value for one in found.results}["r2-n3"] == "bad"
+
+
+def test_a_check_that_cannot_tell_anything_is_not_a_good_one(store: Store) -> None:
+    assert not by_hand(store, HALL, Checker(silent={"r1-n1", "r1-n2"}), "r1-n[1-2]").all_good
+    assert by_hand(store, HALL, Checker(), "r1-n[1-2]").all_good
+
+
+def test_what_a_group_has_said_that_fails_everywhere_is_kept(store: Store) -> None:
+    found = by_hand(store, HALL, Checker(bad={"r1-n1", "r1-n2", "r1-n3"}), "r1-n[1-3]", size=3)
+    assert [one.part for one in found.found] == [FaultyPart.UNCLEAR]
+    assert {one.tail for one in found.results} == {("Xid 79",)}
+    assert {one.message.rpartition(": ")[2] for one in found.results} == {"exit status 1"}
 
 
 def test_all_nodes_of_a_group_get_its_worst_number(store: Store) -> None:
@@ -250,6 +262,15 @@ def test_a_quarantined_node_comes_back_only_after_its_check(store: Store) -> Non
     assert store.ledger.quarantines("hall") == ()
 
 
+def test_a_clock_that_was_ahead_keeps_no_node_out_and_is_no_reason_to_check_it_all_the_time(store: Store) -> None:
+    now = time.time()
+    quarantine(store, "r1-n2", now + 1e6)
+    assert due_returns(store, HALL, now) == {"r1-n2": 0}
+    assert returned(store, Checker(bad={"r1-n2"})) is False
+    assert due_returns(store, HALL, time.time()) == {}
+    assert due_returns(store, HALL, time.time() + 600.0) == {"r1-n2": 1}
+
+
 def test_a_drained_node_and_one_in_its_time_out_are_not_checked(store: Store) -> None:
     from launcher.store.ledger import Drain
 
@@ -323,7 +344,7 @@ def test_an_idle_check_ends_and_says_nothing_once_a_run_is_placed_there(store: S
     checker = Checker(bad={"r1-n5"}, meanwhile=lambda _: store.holders("hall") or launch(store, HALL, 2))
     assert check_idle(store, HALL, rack, checker, lambda: False) is None
     assert store.ledger.incidents("hall") == ()
-    assert store.checks.history.last("hall", CheckStage.PERIODIC_IDLE) == {}
+    assert store.checks.history.last("hall", CheckStage.PERIODIC_IDLE, time.time()) == {}
 
 
 def test_a_launch_ends_idle_checks_before_it_looks_at_the_nodes(store: Store) -> None:

@@ -83,7 +83,7 @@ def test_idle_racks_are_checked_one_at_a_time_and_bad_nodes_quarantined(store: S
     said: list[str] = []
     service = CheckService(store.home, said.append)
     service.check_one_rack()
-    last = store.checks.history.last("hall", CheckStage.PERIODIC_IDLE)
+    last = store.checks.history.last("hall", CheckStage.PERIODIC_IDLE, time.time())
     assert {node.partition("-")[0] for node in last} == {"r1"}
     assert said == ["checks: idle nodes of r1: 3 good, 1 bad", "checks: quarantined r1-n2"]
     service.check_one_rack()

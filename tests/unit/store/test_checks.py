@@ -41,7 +41,8 @@ def test_numbers_are_kept_by_script_and_node(store: Store) -> None:
     ]
     assert history.measurements("hall", CHECK, 150.0) == ()
     assert history.passed("hall", CHECK, 0.0) == {A}
-    assert history.last("hall", CheckStage.PERIODIC_IDLE) == {A: 200.0, B: 200.0}
+    assert history.last("hall", CheckStage.PERIODIC_IDLE, 200.0) == {A: 200.0, B: 200.0}
+    assert history.last("hall", CheckStage.PERIODIC_IDLE, 199.0) == {A: 100.0}  # the clock was ahead
     assert [(one.verdict, len(one.message)) for one in history.of_node("hall", B)] == [(NodeVerdict.BAD, 1000)]
 
 

@@ -747,6 +747,14 @@ class TestLedger:
             ]
         )
 
+    def test_failures_noted_by_a_clock_that_was_ahead_say_nothing(self, store: Store) -> None:
+        for at, name in enumerate("abcde"):
+            run = launch(store, name, fleet_nodes=8)
+            when = 1e9 - at
+            store.intend(run.id, self.failing((at + 1, 139, 1)), (), "failed", RunState.FAILED, when)
+            store.finish(run.id, RunState.FAILED, when)
+        assert store.ledger.quarantines("hall") == ()
+
     def test_programs_of_many_that_fail_first_on_a_node_quarantine_it_and_a_return_forgets_them(
         self, store: Store
     ) -> None:

@@ -92,9 +92,14 @@ def _keep_other(file: Path, text: str) -> None:
 
 def _write(file: Path, text: str) -> None:
     try:
-        with file.open("x", encoding="utf-8") as out:
-            out.write(text)
+        out = file.open("x", encoding="utf-8")
     except FileExistsError:
         say(f"{file} already exists, unchanged")
-    else:
-        say(f"wrote {file}")
+        return
+    try:
+        with out:
+            out.write(text)
+    except OSError:
+        file.unlink(missing_ok=True)  # the next `init` would leave half a file as it is
+        raise
+    say(f"wrote {file}")

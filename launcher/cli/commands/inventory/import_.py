@@ -54,8 +54,6 @@ def import_(
     text, more = inventory_text(found, out.stem if out else None)
     for remark in (*found.warnings, *more):
         say(warning_text(remark))
-        if remark.hint:
-            say(clean(f"hint: {remark.hint}"))
     fleet = parse_inventory(text, out or Path("inventory.yaml"))
     racks = {host.rack for host in found.hosts if host.rack is not None}
     say(clean(f"{found.title}: {count(len(fleet.nodes), 'node')}, {count(len(racks), 'rack')}"))

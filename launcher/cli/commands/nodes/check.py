@@ -42,7 +42,8 @@ def check(
 
     Runs a command of `checks` of the inventory on nodes that no run
     uses. Where a whole slice is slow, halves are checked until the node
-    or link is known. Exits with 4 if a node is bad or suspect.
+    or link is known. Exits with 4 unless all nodes that were checked are
+    good.
 
     \b
     Example:
@@ -85,5 +86,5 @@ def check(
         show(check_text(planned, found, seconds))
     if interrupted:
         raise typer.Exit(ExitCode.INTERRUPTED)
-    if found.bad:
+    if not found.all_good:
         raise typer.Exit(ExitCode.REMOTE)

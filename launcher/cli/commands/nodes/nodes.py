@@ -46,7 +46,7 @@ def nodes(
       nvlaunch nodes r07-n03
       nvlaunch nodes readmit r07-n03
     """
-    from launcher.cli.node_arguments import expand_words
+    from launcher.cli.node_arguments import expand_words, find_nodes
     from launcher.cli.output.nodes import node_records, nodes_json, nodes_text
     from launcher.config.inventory.read import find_inventory
     from launcher.store.store import Store
@@ -57,6 +57,8 @@ def nodes(
         return
     only = None if inventory is None else find_inventory(inventory, os.environ, store.home).name
     found = node_records(store, set(expand_words(words or [])), only)
+    if words and not found:
+        find_nodes(store, words, inventory)  # refuses names that no inventory has
     if output is Output.JSON:
         show(json.dumps(nodes_json(found), indent=2))
     elif found:

@@ -54,6 +54,7 @@ def test_a_node_waits_for_the_end_of_its_time_out() -> None:
     assert waiting.reason == "2 relapses within a day of a return: out for 2h"
     assert until_allowed(500.0 + 2 * FIRST_S, 500.0, 2).now
     assert until_allowed(500.0, 500.0, 0).now
+    assert until_allowed(500.0, 500.0 + DAY, 2).now  # the clock was a day ahead: nothing is kept out until then
 
 
 @pytest.mark.parametrize("verdict", list(NodeVerdict))
