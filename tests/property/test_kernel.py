@@ -403,6 +403,7 @@ def test_one_crash_at_every_step_of_a_small_run_changes_nothing_about_its_end(
     tick: int, until: int, lose: bool
 ) -> None:
     run = make_run(slices=1, spares=1)
+    run = replace(run, fleet=replace(run.fleet, sim=SimSettings(run_s=20.0)))
     here, decision = play(run, [Crash(tick=tick, until=until, lose=lose)])
     assert decision.state is RunState.SUCCEEDED
     assert here.record.gangs[GangName("run")].attempt == 1
