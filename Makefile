@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 FUZZ_S ?= 3600
+RACKS := tests/real tests/rig tests/real_ssh tests/recovery
 FUZZ := tests/unit/config/test_fuzz.py tests/unit/config/test_importers_fuzz.py tests/unit/probe/test_fuzz.py \
 	tests/unit/transport/test_channels_fuzz.py tests/unit/transport/test_odd_replies.py tests/unit/cli/test_tar_stream.py \
 	tests/unit/runtime/test_channels_fuzz.py tests/unit/runtime/test_heartbeat_attacks.py tests/unit/runtime/test_lease.py
@@ -11,15 +12,19 @@ FUZZ := tests/unit/config/test_fuzz.py tests/unit/config/test_importers_fuzz.py 
 # Layers whose tests race real clocks: what fails on a busy machine is tried once more, alone, and said. `make test` says
 # at its end which tests that were: each of them has to be mended.
 AGAIN := $(VENV)/.again
-NAME_FAILED = import json; print(*json.load(open(".pytest_cache/v/cache/lastfailed")), sep="\n")
+CACHE = .pytest_cache/$@
+NAME_FAILED = import json; print(*json.load(open("$(CACHE)/v/cache/lastfailed")), sep="\n")
 define patiently
-	@$(BIN)/python -m pytest $(1) || { echo "== once more, alone: what has just failed"; \
+	@$(BIN)/python -m pytest -o cache_dir=$(CACHE) $(1) || { echo "== once more, alone: what has just failed"; \
 		$(BIN)/python -c '$(NAME_FAILED)' >> $(AGAIN); \
-		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(2); }
+		$(BIN)/python -m pytest -o cache_dir=$(CACHE) --last-failed --last-failed-no-failures none $(2); }
 endef
 
+# Tests start hundreds of processes, and many machines for builds have this set: each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test forget check soak fuzz lint types contracts unit fake command real rig rig-able recovery wheel bench docs docs-rig clean
+.PHONY: help demo test forget check soak fuzz lint types contracts unit fake command real rig rig-able recovery racks wheel bench docs docs-rig clean
 
 help:
 	@echo "make demo   two slices on local racks: up, status, logs, down (about a minute)"
@@ -31,6 +36,7 @@ help:
 	@echo "make real   real Ray on local racks"
 	@echo "make rig    real sshd and real Ray on racks of hosts in this machine (needs root)"
 	@echo "make recovery  each kind of failure on those racks, with a program that counts what it lost (needs root)"
+	@echo "make racks  the last three side by side, in half the time (needs root)"
 	@echo "make wheel  the wheel alone, in an empty environment"
 	@echo "make docs   refresh the parts of README and docs that are made from the program (half a minute)"
 	@echo "make docs-rig  refresh the pictures of the guide, which are taken on racks of hosts in this machine (needs root)"
@@ -48,7 +54,7 @@ $(READY): pyproject.toml
 demo: $(READY)
 	@sh tests/demo.sh $(BIN)/nvlaunch
 
-test: forget rig-able check command real rig recovery wheel
+test: forget rig-able check command racks wheel
 	@echo "== all passed"
 	@test ! -s $(AGAIN) || { echo "== these only with their second try:"; cat $(AGAIN); }
 
@@ -111,7 +117,12 @@ rig: rig-able
 
 recovery: rig-able
 	@echo "== recovery: each kind of failure on racks of hosts in this machine (needs root)"
-	$(call patiently,--timeout 600 tests/recovery,--timeout 600 tests/recovery)
+	$(call patiently,-n 2 --timeout 600 tests/recovery,--timeout 600 tests/recovery)
+
+# These three wait most of their time: for Ray, for deadlines, for nodes that boot.
+racks: rig-able
+	@echo "== real, rig and recovery side by side (needs root)"
+	$(call patiently,-n 3 --dist loadgroup --timeout 600 $(RACKS),--timeout 600 $(RACKS))
 
 wheel: $(READY)
 	@echo "== wheel: installed alone, used from another folder"

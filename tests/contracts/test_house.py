@@ -2,7 +2,8 @@
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -35,10 +36,10 @@ def mentions(module: str, tree: ast.Module) -> Iterator[str]:
 
 
 def test_a_stage_is_called_from_nowhere_but_the_tuple() -> None:
-    for path in ROOT.rglob("*.py"):
-        module = ".".join(("launcher", *path.relative_to(ROOT).with_suffix("").parts))
+    for path, _, tree in trees():
+        module = ".".join(("launcher", *Path(path).with_suffix("").parts))
         if module != RECONCILE:
-            found = sorted(mentions(module, ast.parse(path.read_text())))
+            found = sorted(mentions(module, tree))
             assert not found, f"{module} names {found}"
 
 
@@ -66,11 +67,11 @@ LONG = {"runtime/facts.py"}
 """Modules that may be longer: this one is sent to a machine as a single file."""
 
 
-def trees() -> Iterator[tuple[str, str, ast.Module]]:
+@cache
+def trees() -> Sequence[tuple[str, str, ast.Module]]:
     """The path below `launcher`, the text and the syntax tree of each module."""
-    for path in sorted(ROOT.rglob("*.py")):
-        text = path.read_text()
-        yield str(path.relative_to(ROOT)), text, ast.parse(text)
+    texts = ((path, path.read_text()) for path in sorted(ROOT.rglob("*.py")))
+    return [(str(path.relative_to(ROOT)), text, ast.parse(text)) for path, text in texts]
 
 
 def test_no_module_is_longer_than_300_lines() -> None:

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from launcher.cli.main import main
+from launcher.store.status_reads import StatusReader
 from tests.docs.markdown import ROOT, Block
 from tests.docs.sessions import SESSIONS, Session
 
@@ -165,9 +166,8 @@ class Stage:
             time.sleep(0.05)
 
     def _there(self, name: str, state: str, attempt: int) -> bool:
-        with self._here():
-            code, out, _ = run(f"nvlaunch status {name} -o json", apart=True)
-        seen = json.loads(out)[0] if code == 0 else {}
+        reader = StatusReader(self.home)  # what `status` shows, without the work of a command
+        seen = json.loads(reader.find(name).snapshot) if name in reader.names() else {}
         return bool(seen) and seen["state"] == state and seen["attempt"] >= attempt
 
     @contextmanager

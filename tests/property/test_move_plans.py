@@ -252,7 +252,7 @@ def hall(runs: Sequence[Placed], faults: tuple[Fault, ...] = ()) -> Iterator[Hal
 
 @st.composite
 def halls(draw: st.DrawFn) -> list[Placed]:
-    """Runs of 1 or 2 slices of 1 or 2 nodes, on random racks with room for them."""
+    """Runs of 1 or 2 slices of 1 or 2 nodes, on random racks with room for them; a rack is free only after moves."""
     free = dict.fromkeys(range(RACKS), NODES)
     found: list[Placed] = []
     for _ in range(draw(st.integers(2, 4))):
@@ -267,6 +267,9 @@ def halls(draw: st.DrawFn) -> list[Placed]:
             restart = draw(st.sampled_from((RestartWith.RUN, RestartWith.RUN, RestartWith.MEMBER)))
             movable = draw(st.sampled_from((True, True, True, False)))
             found.append(Placed(racks=tuple(racks), size=size, spares=spares, restart=restart, movable=movable))
+    # Nothing else has a plan, and each case costs what it takes to start its runs.
+    assume(all(left < NODES for left in free.values()) and sum(free.values()) >= NODES)
+    assume(any(placed.movable for placed in found))
     return found
 
 

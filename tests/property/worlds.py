@@ -211,6 +211,7 @@ class MemoryAllotter:
         self._play, self.whole = play, whole
         self.taken = {NodeName(name): Unavailable(used_by="another") for name in taken}
         self.given = {part.key: {*part.nodes, *part.spares} for part in play.run.placement.slices}
+        self._known: tuple[object, frozenset[str]] = (None, frozenset())
 
     def perform(self, run: Run, action: AllotAction) -> Answer:
         """Give nodes, a place or slices."""
@@ -227,12 +228,17 @@ class MemoryAllotter:
                 return self.grow()
 
     def room(self, run: Run) -> frozenset[str]:
-        """The groups that could have one more slice."""
+        """The groups that could have one more slice, computed once for what is known."""
         if not any(small_groups(run.task)):
             return frozenset()
-        found = self._grown()
-        target = found.run.target if isinstance(found, NodeChoice) else None
-        return frozenset(part.group for part in target.comes) if target else frozenset()
+        now, record = self._play.run, self._play.record
+        own = (record.requested, record.failed_nodes, record.dropping, record.exits, record.head)
+        known = (now, *own, dict(self._play.drained))
+        if known != self._known[0]:
+            found = self._grown()
+            target = found.run.target if isinstance(found, NodeChoice) else None
+            self._known = known, frozenset(part.group for part in target.comes) if target else frozenset()
+        return self._known[1]
 
     def grow(self) -> Answer:
         """Claim nodes for more slices."""
@@ -365,6 +371,7 @@ class Play:
         self.doubted: frozenset[NodeName] = frozenset()
         self.orders: list[OperatorRequest] = []
         self.drained: dict[NodeName, str] = {}
+        self.ticks = 0
         self.crash()
 
     def crash(self) -> None:
@@ -404,10 +411,12 @@ class Play:
                 if isinstance(found, Health):
                     self.health[node.name] = replace(found, at=now)
 
-    def tick(self, *, until: int | None = None, lose: bool = False) -> Decision:
-        """Go round once. `until` stops before that many actions are carried out, as a killed controller would;
-        `lose` also loses the receipt of the last one."""
-        decision = reconcile(self.run, self.observe(), self.record)
+    def tick(self, *, seen: Observation | None = None, until: int | None = None, lose: bool = False) -> Decision:
+        """Go round once, on what was `seen`, or on what is seen now. `until` stops before that many actions are carried
+        out, as a killed controller would; `lose` also loses the receipt of the last one."""
+        self.ticks += 1
+        seen = seen or self.observe()
+        decision = reconcile(self.run, seen, self.record)
         self.record, self.doubted, self.decided = decision.record, decision.doubted, self.run
         self.run = replace(self.run, head_at=self.record.head)
         done = decision.actions[:until]

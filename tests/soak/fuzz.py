@@ -86,7 +86,10 @@ def _episode(rnd: Random, totals: Totals) -> None:
     while now < end:
         before, seen = play.record, play.observe()
         crash = rnd.random() < 0.002
-        decision = play.tick(until=rnd.randint(0, 3), lose=rnd.random() < 0.5) if crash else play.tick()
+        if crash:
+            decision = play.tick(seen=seen, until=rnd.randint(0, 3), lose=rnd.random() < 0.5)
+        else:
+            decision = play.tick(seen=seen)
         hold_to_rules(play, before, seen, decision)
         totals.decisions += 1
         state = decision.state
