@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from . import environment, files, heartbeat, node_fault, procs, ranks, rpc, start_files
+from . import environment, files, heartbeat, node_fault, procs, ranks, readiness, rpc, start_files
 from .protocol import PROTOCOL, EnvironmentReply, EnvironmentRequest
 from .protocol_files import EndedRequest, NodeFault, RankExitFile, RankSpec, RankStateFile
 from .start_files import StartFiles
@@ -142,6 +142,8 @@ def _start(folder: Path, own: Path, spec: RankSpec, given: EnvironmentReply, sta
     secrets = environment.declared(files.read(Path(given["secrets"])) or {}, spec.get("secrets"))
     last = {environment.MARK: os.environ[environment.MARK], "NVLAUNCH_HEARTBEAT": str(own / ranks.HEARTBEAT)}
     env = {**start.script, **environment.of_rank(folder, spec, start.env, secrets), **last}
+    if (asked := spec.get("readiness")) is not None:
+        readiness.begin(own, asked, env)
     os.chdir(folder / "workdir")
     os.umask(start.umask)
     try:

@@ -14,6 +14,7 @@ from launcher.core.model.record import Record
 from launcher.core.model.run import Cause, Run, RunId, RunName, RunState, Wanted
 from launcher.core.model.task import Task
 from launcher.store import claims, inventories, journal
+from launcher.store.codec import load
 from launcher.store.database import Database
 from launcher.store.journal import EventKind
 from launcher.store.new_run import NEW_RUN, fresh_id, row_of
@@ -89,9 +90,10 @@ class Chains:
 
     def dependents(self, run: Run) -> tuple[RunId, ...]:
         """Return the queued runs that come after a run."""
-        query = "SELECT id FROM runs WHERE ended IS NULL AND state = ? AND json_extract(run, '$.after') = ?"
-        rows = self._db.read(query, RunState.QUEUED.value, run.first or run.id)
-        return tuple(RunId(row["id"]) for row in rows)
+        before = run.first or run.id
+        query = "SELECT run FROM runs WHERE ended IS NULL AND state = ? AND instr(run, ?)"
+        found = (load(Run, row["run"]) for row in self._db.read(query, RunState.QUEUED.value, before))
+        return tuple(one.id for one in found if one.after == before)
 
     def successor(self, run: RunId) -> Run | None:
         """Return the run that is to succeed one that has not ended, if its nodes are lost to others."""
