@@ -143,7 +143,7 @@ def _drive_here(store: Store, accepted: AcceptedRun, rank: str | None) -> RunRow
     finally:
         over.set()
         reporter.join()
-    row = store.find(store.queue.last(run))
+    row = store.find(store.chains.last(run))
     if row.ended is None:
         say(f"run `{row.name}` continues without a controller; `nvlaunch watch {row.name}` starts one")
         raise typer.Exit(ExitCode.INTERRUPTED)

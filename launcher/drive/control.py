@@ -43,7 +43,7 @@ def control(home: Path, run_id: RunId) -> RunState:
                 state = drive(store, run_id, stopped, log)
             if stopped():
                 return state
-            successor = retry.call(partial(store.queue.after, run_id), stopped)
+            successor = retry.call(partial(store.chains.after, run_id), stopped)
             if successor is None:
                 start_dependents(store, run_id, log)
                 return state
@@ -53,7 +53,7 @@ def control(home: Path, run_id: RunId) -> RunState:
 def start_dependents(store: Store, run_id: RunId, say: Say) -> None:
     """Give each queued run that comes after one that has ended a controller; one that does not start is reported."""
     try:
-        for after in store.queue.dependents(store.load(run_id)[0]):
+        for after in store.chains.dependents(store.load(run_id)[0]):
             ensure_controller(store.home, store.find(after))
     except LaunchError as error:
         say(f"a run after `{run_id}` has no controller: {error.advice}")

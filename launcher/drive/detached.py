@@ -5,7 +5,7 @@ import time
 from launcher.admission.launch import Acceptance, AcceptedRun
 from launcher.core.model.run import Cause, RunId, RunState
 from launcher.drive.spawn import ensure_controller
-from launcher.store.queue import IN_LINE
+from launcher.store.chains import IN_LINE
 from launcher.store.rows import RunRow
 from launcher.store.store import Store
 from launcher.transport.clock import pause

@@ -88,7 +88,7 @@ class Follower:
             elif event.kind is EventKind.WARNING and event.message not in self._warned:
                 self._warned.add(event.message)
                 self._listener.warning(event)
-        successor = self._store.queue.after(row.id) if row.ended is not None else None
+        successor = self._store.chains.after(row.id) if row.ended is not None else None
         if successor is None:
             return row
         self._listener.queued_again(row)

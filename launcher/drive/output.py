@@ -78,7 +78,7 @@ class OutputReader:
             while not self._stopped.is_set():
                 last = self._ended.is_set()
                 try:
-                    run, record = store.load(store.queue.last(self._id))
+                    run, record = store.load(store.chains.last(self._id))
                     begun = any(gang.attempt > 0 for gang in record.gangs.values())
                     nodes = nodes or (open_nodes(self._home, run.fleet) if begun else None)
                     new = nodes is not None and self._pass_on(nodes, run, record)

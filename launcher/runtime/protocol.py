@@ -243,6 +243,8 @@ class RankStatusRow(TypedDict):
     running: bool
     quiet: NotRequired[float]  # s since its log or heartbeat file changed
     step: NotRequired[StepStatus]  # what it says in its heartbeat file
+    ready: NotRequired[bool]  # of one whose server is asked
+    unready: NotRequired[float]  # s since its server was ready last
     exit_code: NotRequired[int | None]
     ended_ago: NotRequired[float]  # s since it ended, by a clock that nobody sets
     tail: NotRequired[list[str]]

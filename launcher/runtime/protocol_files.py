@@ -136,6 +136,25 @@ class AgentSpec(TypedDict):
     interpreter: InterpreterSpec | None
 
 
+class ReadinessSpec(TypedDict):
+    """A request to the server of a rank: a POST of `body` where there is one; variables are not expanded yet."""
+
+    path: str
+    port: int
+    timeout: float
+    headers: dict[str, str]
+    body: NotRequired[str]
+
+
+class ReadyFile(TypedDict):
+    """`ready.json`: whether a server is ready, or ever `was`, `since` when (s since boot), and why it is not."""
+
+    ready: bool
+    was: bool
+    since: float
+    message: str
+
+
 class RankSpec(TypedDict):
     """`spec.json`: a rank of an attempt; `script` is relative to the run's folder."""
 
@@ -146,6 +165,7 @@ class RankSpec(TypedDict):
     variables: Variables
     secrets: NotRequired[list[str]]  # the names of those that its group declares; absent: all
     python: NotRequired[str]  # of a driver: the interpreter that has Ray
+    readiness: NotRequired[ReadinessSpec]  # of a rank whose server is asked whether it is ready
 
 
 WORKERS = "workers.json"

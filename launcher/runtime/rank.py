@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from . import environment, files, node_fault, procs, ranks, rpc, start_files
+from . import environment, files, node_fault, procs, ranks, readiness, rpc, start_files
 from .containers.engines import EngineError
 from .containers.keep import spec_of
 from .deadline import Deadline, now
@@ -155,12 +155,20 @@ def _begin(
     last = {environment.MARK: os.environ[environment.MARK], "NVLAUNCH_HEARTBEAT": str(own / ranks.HEARTBEAT)}
     if container := spec_of(folder, spec["variables"]["group"]):
         env = {**environment.of_rank(folder, spec, {}, secrets), **last}
+        _ask_readiness(own, spec, env)
         inside = Path(given["secrets"]).parent / f"{own.parent.name}.{own.name}"
         return InnerScript(
             start_inside(folder, container, given, inside, env, folder / spec["script"], own / "log"), scope
         )
     env = {**start.script, **environment.of_rank(folder, spec, start.env, secrets), **last}
+    _ask_readiness(own, spec, env)
     return HostScript(_spawn(folder, own, spec, given, start, env))
+
+
+def _ask_readiness(own: Path, spec: RankSpec, env: dict[str, str]) -> None:
+    """Begin to ask the server of the rank whether it is ready, where the task says how."""
+    if (asked := spec.get("readiness")) is not None:
+        readiness.begin(own, asked, env)
 
 
 def _spawn(

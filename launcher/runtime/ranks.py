@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from . import files, logs, procs
+from . import files, logs, procs, readiness
 from .deadline import now
 from .protocol import RankStatusRow
-from .protocol_files import RankExitFile, RankStateFile
+from .protocol_files import RankExitFile, RankStateFile, ReadyFile
 from .steps import StepTimes
 
 HEARTBEAT = "heartbeat"
@@ -84,6 +84,7 @@ def _status(folder: Path, quiet: QuietTimes, ends: Mapping[tuple[str, int], Rank
         running: RankStatusRow = {"member": member, "attempt": attempt, "running": True, "quiet": quiet.of(folder)}
         if (step := quiet.steps.of(folder, HEARTBEAT)) is not None:
             running["step"] = step
+        _add_readiness(running, folder)
         return running
     end = end or _exit(folder) or ends.get((member, attempt))  # it may have ended between the two looks
     if end is None or end["code"] is None:
@@ -100,6 +101,15 @@ def _status(folder: Path, quiet: QuietTimes, ends: Mapping[tuple[str, int], Rank
     if "since_boot" in end:  # not of a rank whose parent is of the version before
         status["ended_ago"] = max(0.0, now() - end["since_boot"])
     return status
+
+
+def _add_readiness(running: RankStatusRow, folder: Path) -> None:
+    """Add what is known of a rank's server, if it is asked."""
+    found = cast("ReadyFile | None", files.read(folder / readiness.FILE))
+    if found is not None:
+        running["ready"] = found["ready"]
+        if found["was"] and not found["ready"]:
+            running["unready"] = max(0.0, now() - found["since"])
 
 
 def _state(folder: Path) -> RankStateFile | None:

@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from launcher.core.control.blame.node_evidence import program_of
@@ -11,22 +11,20 @@ from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.operator_requests import RequestKind
 from launcher.core.model.placement import Placement, Unavailable, UnavailableNodes
-from launcher.core.model.record import Record
-from launcher.core.model.run import Cause, Run, RunId, RunName, RunState, Wanted
+from launcher.core.model.run import Run, RunId, RunName, RunState, Wanted
 from launcher.core.model.task import Task
 from launcher.core.placement.slice_range import as_placed
 from launcher.core.queue.backfill import QueuedRun, remaining
 from launcher.core.queue.preemption import SHORT_RUN_S, ActiveRun, cool_down, protection
 from launcher.errors import OtherVersionError
-from launcher.store import claims, inventories, journal, operator_requests
+from launcher.store import claims, journal, operator_requests
+from launcher.store.chains import Chains, NewEntry, run_number
 from launcher.store.codec import dump, load
 from launcher.store.database import Database
 from launcher.store.journal import EventKind
-from launcher.store.new_run import NEW_RUN, UNDRIVEN, first_status, fresh_id, row_of
+from launcher.store.new_run import UNDRIVEN, first_status
 from launcher.store.rows import read_owner, readable
-from launcher.store.user import User
 
-IN_LINE = "queued"
 DAY_S = 86400.0
 
 _ALL = """
@@ -65,32 +63,15 @@ class QueueState:
     dependent: tuple[tuple[QueuedRun, RunName], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewEntry:
-    """A run to queue: its name, its task, the inventory, and the task file."""
-
-    name: RunName
-    task: Task
-    fleet: Inventory
-    source: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dependency:
-    """The run that a queued run comes after; `ended` is None while it goes on, then the state that it ended in."""
-
-    name: RunName
-    ended: RunState | None
-
-
 Admit = Callable[[QueueState], tuple[Placement, Inventory] | None]
 
 
 class Queue:
     """The queues of one `$NVLAUNCH_HOME`, one for each inventory."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, chains: Chains) -> None:
         self._db = db
+        self._chains = chains
         self._runs: dict[RunId, tuple[str, Run]] = {}
 
     def number(self) -> int:
@@ -104,53 +85,8 @@ class Queue:
 
     def put(self, *, name: RunName, task: Task, fleet: Inventory, source: str, at: float) -> Run:
         """Store a queued run; ConflictError where a run of that name has not ended."""
-        (run,) = self.put_chain((NewEntry(name=name, task=task, fleet=fleet, source=source),), at=at)
+        (run,) = self._chains.put((NewEntry(name=name, task=task, fleet=fleet, source=source),), at=at)
         return run
-
-    def put_chain(self, chain: Sequence[NewEntry], *, at: float, after: RunId | None = None) -> tuple[Run, ...]:
-        """Store queued runs, all or none: each comes after the one before it, and the first after the run `after`.
-
-        ConflictError where a run of one of the names has not ended.
-        """
-        runs: list[Run] = []
-        with self._db.write() as db:
-            for entry in chain:
-                claims.check_free(db.execute(claims.LIVE, (entry.name,)).fetchall())
-                run = Run(
-                    id=fresh_id(entry.name),
-                    name=entry.name,
-                    task=entry.task,
-                    placement=Placement(slices=()),
-                    fleet=entry.fleet.cut_down(()),
-                    queued_at=at,
-                    after=runs[-1].id if runs else after,
-                )
-                runs.append(run)
-                before = self.dependency(run)
-                status = IN_LINE if before is None else waits_for(before.name)
-                db.execute(NEW_RUN, row_of(run, entry.source, at, User.current(), status))
-                inventories.keep(db, entry.fleet)
-                message = f"queued for nodes of `{entry.fleet.name}`" + (f", after `{run.after}`" if run.after else "")
-                journal.add(db, run.id, EventKind.QUEUED, at, subject=entry.name, message=message)
-        return tuple(runs)
-
-    def dependency(self, run: Run) -> Dependency | None:
-        """Return what a run has to wait for, or had to; None for one that depends on no other run.
-
-        A preempted run goes on as its successor.
-        """
-        if run.after is None:
-            return None
-        for row in self._db.read("SELECT name, state, ended FROM runs WHERE id = ?", self.last(run.after)):
-            ended = None if row["ended"] is None else RunState(row["state"])
-            return Dependency(name=RunName(row["name"]), ended=ended)
-        return Dependency(name=RunName(run.after), ended=RunState.STOPPED)
-
-    def dependents(self, run: Run) -> tuple[RunId, ...]:
-        """Return the queued runs that come after a run."""
-        query = "SELECT id FROM runs WHERE ended IS NULL AND state = ? AND json_extract(run, '$.after') = ?"
-        rows = self._db.read(query, RunState.QUEUED.value, run.first or run.id)
-        return tuple(RunId(row["id"]) for row in rows)
 
     def state(self, fleet: str, at: float) -> QueueState:
         """Return the state of the queue of an inventory, at a time of the wall clock (s)."""
@@ -177,7 +113,7 @@ class Queue:
                 continue
             ends = short.get((row["user"], program_of(run.name)), ())
             queued = _waiting(run, row, unfit.get(run.id, {}), cool_down(ends, at))
-            before = self.dependency(run)
+            before = self._chains.dependency(run)
             if before is not None and before.ended is not RunState.SUCCEEDED:
                 dependent.append((queued, before.name))
                 continue
@@ -249,17 +185,6 @@ class Queue:
                         who = f"`{by.name}` (priority {by.task.priority})"
                         operator_requests.add(db, RunId(row["id"]), RequestKind.PREEMPT, subject=by.name, by=who, at=at)
 
-    def after(self, run: RunId) -> RunId | None:
-        """Return the successor of a run that was preempted; None where it has none."""
-        row = self._db.read("SELECT id FROM runs WHERE id = ?", _next_id(run))
-        return RunId(row[0]["id"]) if row else None
-
-    def last(self, run: RunId) -> RunId:
-        """Return the last successor of a run; itself where it has none."""
-        while (after := self.after(run)) is not None:
-            run = after
-        return run
-
     def _run(self, row: sqlite3.Row) -> Run:
         """Return the run of a row, from the cache where the row is unchanged."""
         known = self._runs.get(RunId(row["id"]))
@@ -283,58 +208,6 @@ class Queue:
         return found
 
 
-def waits_for(name: RunName) -> str:
-    """Return why a run waits that comes after another one."""
-    return f"waits until `{name}` has succeeded"
-
-
-def successor(run: Run, record: Record) -> Run | None:
-    """Return the queued run that succeeds one whose nodes others have.
-
-    None for any other run.
-    """
-    lost = record.outcome is not None and record.outcome.cause in (Cause.PREEMPTED, Cause.LEASE_HELD)
-    if not lost or run.queued_at is None or run.wanted is not Wanted.RUNNING:
-        return None
-    return Run(
-        id=_next_id(run.id),
-        name=run.name,
-        task=run.task.full(),
-        placement=Placement(slices=()),
-        fleet=run.fleet.cut_down(()),
-        queued_at=run.queued_at,
-        first=run.first or run.id,
-    )
-
-
-def again(db: sqlite3.Connection, run: Run, before: RunId, at: float) -> None:
-    """Store the successor of a run, in the transaction that ends that run.
-
-    It has the same source and user.
-    """
-    row = db.execute("SELECT source, user, submit_host FROM runs WHERE id = ?", (before,)).fetchone()
-    user = User(name=row["user"], host=row["submit_host"])
-    db.execute(NEW_RUN, row_of(run, row["source"], at, user, IN_LINE))
-    journal.add(db, run.id, EventKind.QUEUED, at, subject=run.name, message=f"queued again after `{before}`")
-
-
-def _next_id(run: RunId) -> RunId:
-    """Return the id of a run's successor.
-
-    Always the same, so that a crash cannot create two.
-
-    Ids end in six letters; their successors end in 2, 3 and so on.
-    """
-    number = _number(run)
-    return RunId(f"{run.rpartition('-')[0]}-{number + 1}" if number > 1 else f"{run}-2")
-
-
-def _number(run: RunId) -> int:
-    """Return how many runs a run and those that it succeeds are."""
-    last = run.rpartition("-")[2]
-    return int(last) if last.isdigit() and len(last) < 6 else 1
-
-
 def _going(run: Run, row: sqlite3.Row, at: float, *, leaving: bool, had_nodes: float) -> ActiveRun:
     """Return an active run, which has had its nodes for so long (s).
 
@@ -352,8 +225,8 @@ def _going(run: Run, row: sqlite3.Row, at: float, *, leaving: bool, had_nodes: f
         since=row["created"],
         remaining=float("inf") if stuck else left,
         stopping=soon and not stuck,
-        preempted=_number(run.id) - 1,
-        protected=protection(_number(run.id) - 1, had_nodes),
+        preempted=run_number(run.id) - 1,
+        protected=protection(run_number(run.id) - 1, had_nodes),
     )
 
 

@@ -19,6 +19,7 @@ from launcher.core.model.task import Task
 from launcher.core.placement.slice_range import as_placed
 from launcher.errors import Mistake, NoCapacityError, OtherVersionError, SpecError
 from launcher.store import claims, exclusive_nodes, journal, move_plans, run_files
+from launcher.store.chains import Chains, again
 from launcher.store.checks.running import NodeChecks
 from launcher.store.codec import dump, load, storable
 from launcher.store.database import Database
@@ -32,7 +33,7 @@ from launcher.store.move_plans import MovePlans
 from launcher.store.new_run import NEW_RUN, fresh_id, row_of
 from launcher.store.operator_requests import Requests
 from launcher.store.owners import Owners
-from launcher.store.queue import Queue, again, successor
+from launcher.store.queue import Queue
 from launcher.store.rows import RUN_ROWS, RunRow, read_run, read_run_row, readable
 from launcher.store.status_reads import MATCH, names, unknown_run
 from launcher.store.user import User
@@ -55,7 +56,8 @@ class Store:
         self.requests = Requests(self._db)
         self.inventories = Inventories(self._db)
         self.decisions = DecisionLog(self._db)
-        self.queue = Queue(self._db)
+        self.chains = Chains(self._db)
+        self.queue = Queue(self._db, self.chains)
         self.journal = Journal(self._db)
         self.worlds = Worlds(self._db)
         self.owners = Owners(self._db)
@@ -219,7 +221,7 @@ class Store:
 
         The successor of a preempted run takes over its secrets and files.
         """
-        after = self._successor(run)
+        after = self.chains.successor(run)
         # First: nothing would remove the secrets of a run that has ended.
         run_files.remove(self.home, run, after.id if after else None)
         with self._db.write() as db:
@@ -231,11 +233,6 @@ class Store:
             journal.add(db, run, EventKind.ENDED, at, subject=state.value, message=row["status_message"])
             if after is not None:
                 again(db, after, run, at)
-
-    def _successor(self, run: RunId) -> Run | None:
-        for row in self._db.read("SELECT id, run, record, wanted FROM runs WHERE id = ? AND ended IS NULL", run):
-            return successor(*read_run(row))
-        return None
 
     def want_nothing(self, run: RunId) -> None:
         """Ask a run to end and release its nodes; its controller does so."""

@@ -19,7 +19,7 @@ from launcher.core.model.placement import Placement
 from launcher.core.model.run import RunId, RunName, RunState
 from launcher.core.placement.place import place
 from launcher.errors import NoCapacityError, refuse
-from launcher.store.queue import NewEntry
+from launcher.store.chains import NewEntry
 from launcher.store.rows import RunRow
 
 
@@ -47,7 +47,7 @@ def admit_chain(
     entries = [
         NewEntry(name=RunName(one.task.name), task=one.task, fleet=one.fleet, source=one.source) for one in requests
     ]
-    runs = context.store.queue.put_chain(entries, at=time.time(), after=before)
+    runs = context.store.chains.put(entries, at=time.time(), after=before)
     for request, run in zip(requests, runs, strict=True):
         store_files(context, request, run)
     return tuple(AcceptedRun(id=run.id, name=run.name, how=Acceptance.QUEUED) for run in runs)
@@ -63,7 +63,7 @@ def admit_queued(context: AdmissionContext, request: Request, drive: Drive) -> R
 
 def _before(context: AdmissionContext, word: str) -> RunId:
     row = context.store.find(word)
-    last = context.store.find(context.store.queue.last(row.id))
+    last = context.store.find(context.store.chains.last(row.id))
     if last.ended is not None and last.state is not RunState.SUCCEEDED:
         refuse(f"`{last.name}` did not succeed ({last.state.value}): a run after it would never start", where="--after")
     run, _ = context.store.load(last.id)

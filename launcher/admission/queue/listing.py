@@ -11,7 +11,8 @@ from launcher.core.model.inventory import Inventory
 from launcher.core.model.run import RunId, RunName, RunState
 from launcher.core.queue.backfill import QueuedRun
 from launcher.errors import OtherVersionError
-from launcher.store.queue import QueueState, waits_for
+from launcher.store.chains import waits_for
+from launcher.store.queue import QueueState
 from launcher.store.rows import RunRow
 from launcher.store.store import Store
 

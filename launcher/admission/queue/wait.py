@@ -21,8 +21,9 @@ from launcher.core.model.run import Cause, Run, RunId, RunState, Wanted
 from launcher.core.queue.backfill import QueueDecision, QueuedRun
 from launcher.errors import LaunchError
 from launcher.ports import Checker, Clock, Prober
+from launcher.store.chains import waits_for
 from launcher.store.new_run import first_status
-from launcher.store.queue import QueueState, waits_for
+from launcher.store.queue import QueueState
 from launcher.store.store import Store
 
 AGAIN_S = 30.0
@@ -61,7 +62,7 @@ def await_turn(
             return _end(store, run, "ended while it was queued")
         if stopped():
             return RunState.QUEUED
-        before = store.queue.dependency(run)
+        before = store.chains.dependency(run)
         if before is not None and before.ended is None:
             store.queue.tell(run, waits_for(before.name), {}, time.time())
         elif before is not None and before.ended and before.ended is not RunState.SUCCEEDED:

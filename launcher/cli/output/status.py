@@ -115,6 +115,8 @@ def _details(snapshot: Snapshot, now: float) -> Iterator[str]:
         return
     updated = age(now - snapshot["observed_at"])
     yield f"attempt {snapshot['attempt']}, {count(snapshot['restarts'], 'restart')}, updated {updated} ago"
+    if isinstance(workdir := snapshot.get("workdir"), str):
+        yield clean(f"workdir: {workdir}")
     for one in snapshot.get("slices") or ():
         why = f": {one['reason']}" if one["reason"] else ""
         most, least = count(one["max_slices"], "slice"), one["min_slices"]
@@ -130,7 +132,9 @@ def _slices(snapshot: Snapshot) -> Iterator[tuple[str, ...]]:
     alike: dict[tuple[str, str, str, str], list[Mapping[str, Any]]] = {}
     for rank in snapshot["ranks"]:
         code = "" if rank["exit_code"] is None else str(rank["exit_code"])
-        alike.setdefault((slice_key(rank["group"], rank["slice"]), rank["rack"], rank["state"], code), []).append(rank)
+        ready = {True: ", ready", False: ", not ready"}.get(rank.get("ready"), "")
+        key = slice_key(rank["group"], rank["slice"]), rank["rack"], f"{rank['state']}{ready}", code
+        alike.setdefault(key, []).append(rank)
     for (part, rack, state, code), ranks in alike.items():
         numbers = fold(f"#{rank['rank']}" for rank in ranks).replace("#", "").strip("[]")
         yield part, rack, state, numbers, fold(rank["node"] for rank in ranks), code

@@ -27,6 +27,7 @@ from launcher.config.task.skypilot_keys import (
 from launcher.config.task.skypilot_service import POOL, PORTS, SERVICE
 from launcher.config.task.skypilot_storage import MountSource
 from launcher.config.task.slice_range import MAX_NODES, SLICES
+from launcher.config.task.traffic import TRAFFIC
 from launcher.config.task.value_types import MAX_COUNT, Accelerators, Script
 from launcher.config.task.workdir import Workdir
 
@@ -182,17 +183,6 @@ RECOVERY = _built(
         type=Duration(),
         default=300,
     ),
-)
-
-_SECONDS = Number(above=True, high=1_000_000)
-_GB = Number(high=1_000_000)
-TRAFFIC = section(
-    Field(name="compute_s", doc="Seconds that a step computes.", type=_SECONDS, required=True),
-    Field(name="all_reduce_gb", doc="GB of all-reduce.", type=_GB, default=0),
-    Field(name="all_gather_gb", doc="GB of all-gather.", type=_GB, default=0),
-    Field(name="reduce_scatter_gb", doc="GB of reduce-scatter.", type=_GB, default=0),
-    Field(name="all_to_all_gb", doc="GB of all-to-all.", type=_GB, default=0),
-    expected="a mapping such as `{compute_s: 0.9, all_reduce_gb: 40}`",
 )
 
 _ROLE = (

@@ -1,7 +1,20 @@
 """The `traffic` of a group: what a step computes and sends."""
 
+from launcher.config.schema.fields import Field, section
+from launcher.config.schema.scalars import Number
 from launcher.config.yaml.values import Values
 from launcher.core.model.traffic import Traffic
+
+_SECONDS = Number(above=True, high=1_000_000)
+_GB = Number(high=1_000_000)
+TRAFFIC = section(
+    Field(name="compute_s", doc="Seconds that a step computes.", type=_SECONDS, required=True),
+    Field(name="all_reduce_gb", doc="GB of all-reduce.", type=_GB, default=0),
+    Field(name="all_gather_gb", doc="GB of all-gather.", type=_GB, default=0),
+    Field(name="reduce_scatter_gb", doc="GB of reduce-scatter.", type=_GB, default=0),
+    Field(name="all_to_all_gb", doc="GB of all-to-all.", type=_GB, default=0),
+    expected="a mapping such as `{compute_s: 0.9, all_reduce_gb: 40}`",
+)
 
 
 def read_traffic(own: Values, task: Values) -> Traffic | None:

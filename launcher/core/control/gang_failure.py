@@ -96,19 +96,20 @@ def _first_failure(tick: Tick, name: GangName) -> Failure | None:
 
 
 def _hang(tick: Tick, name: GangName) -> Failure | None:
-    """Return the rank without output for longest, if for longer than `hang_after`."""
-    worst: tuple[float, Member] | None = None
+    """Return the rank without output for longest, or not ready any more, if for longer than `hang_after`."""
+    worst: tuple[float, Member, str] | None = None
     for member in tick.index.by_gang[name]:
         limit = tick.index.policy(member).hang_after
         agent = tick.agent(tick.node_of(member)) if limit is not None else None
         for rank in agent.ranks if agent else ():
             ours = rank.member == member.name and rank.attempt == tick.record.gangs[name].attempt
-            if ours and rank.running and limit is not None and rank.quiet > max(limit, worst[0] if worst else 0.0):
-                worst = rank.quiet, member
+            quiet = max(rank.quiet, rank.unready)
+            if ours and rank.running and limit is not None and quiet > max(limit, worst[0] if worst else 0.0):
+                worst = quiet, member, "no output" if quiet == rank.quiet else "its server is not ready"
     if worst is None:
         return None
-    quiet, member = worst
+    quiet, member, what = worst
     # Ranks wait for each other: that all are silent says nothing about the one that is silent for longest.
     ranks = len(tick.index.by_gang[name])
-    how = f"hangs: no output for {quiet:.0f} s"
+    how = f"hangs: {what} for {quiet:.0f} s"
     return Failure(member=member, node=tick.node_of(member), how=how, ranks=ranks, alike=ranks)

@@ -8,7 +8,7 @@ from launcher.core.control.slice_count import slice_notes
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import BLINK_S, DEMAND_S
 from launcher.core.model.nodeset import NodeName, fold
-from launcher.core.model.observation import Refusal, Unseen
+from launcher.core.model.observation import RankReport, Refusal, Unseen
 from launcher.core.model.record import RunTimer
 from launcher.core.model.run import MemberName, RunState
 from launcher.core.model.text import count, span
@@ -64,12 +64,30 @@ def progress(tick: Tick, state: RunState) -> str:
     slices = slice_notes(tick) if state is RunState.RUNNING else ()  # a recovery has enough to say
     more = "".join(f"; {note}" for note in (*notes, *dict.fromkeys(tick.notes), *slices))
     if state is RunState.RUNNING:
+        more += "".join(
+            f"; {name} {'no longer ready' if report.unready else 'not ready yet'}"
+            for name, report in asked_servers(tick)
+            if report.ready is False
+        )
         slow = ", ".join(f"{name} on {one.node}" for name, one in list(tick.record.slow_ranks.items())[:_SLOW_SHOWN])
         more += f"; slower than its peers: {slow}" if slow else ""
         total, done = len(tick.index.members), counts[Condition.FINISHED]
         return f"{total - done} of {count(total, 'rank')} running" + (f", {done} done" if done else "") + more
     broken = next((f"{gang.broken.message}; " for gang in tick.record.gangs.values() if gang.broken), "")
     return broken + ", ".join(_parts(tick, state)) + more
+
+
+def asked_servers(tick: Tick) -> Iterator[tuple[MemberName, RankReport]]:
+    """Yield the running ranks whose servers are asked whether they are ready, and what their parents report."""
+    for group in tick.run.task.groups:
+        if group.readiness is None:
+            continue
+        name = MemberName(f"{group.name}/0")
+        slot, gang = tick.record.slots.get(name), tick.record.gangs.get(tick.index.gangs[name])
+        agent = tick.agent(slot.node) if slot is not None else None
+        for rank in agent.ranks if agent and gang else ():
+            if rank.member == name and rank.running and gang is not None and rank.attempt == gang.attempt:
+                yield name, rank
 
 
 def _parts(tick: Tick, state: RunState) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Decide what to do next about one run. Pure: equal inputs give an equal decision."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
@@ -14,7 +14,7 @@ from launcher.core.control.gang_failure import judge_gangs
 from launcher.core.control.gang_start import start_gangs
 from launcher.core.control.head_failover import keep_head
 from launcher.core.control.head_start import start_head
-from launcher.core.control.headline import progress, standing
+from launcher.core.control.headline import asked_servers, progress, standing
 from launcher.core.control.node_failure import replace_nodes
 from launcher.core.control.operator import apply_requests
 from launcher.core.control.receipts import apply_receipts, apply_sightings
@@ -92,7 +92,7 @@ class Decision:
     `wake_at` is when to look again (s).
 
     `conditions` are those of all slots, as decided on; `doubted` are nodes whose health has to be asked at once. `tail`
-    has the last lines of a rank that failed.
+    has the last lines of a rank that failed. `ready` says of ranks whose servers are asked whether they are ready.
     """
 
     actions: tuple[Action, ...]
@@ -103,6 +103,7 @@ class Decision:
     conditions: Mapping[MemberName, Condition]
     doubted: frozenset[NodeName] = frozenset()
     tail: tuple[str, ...] = ()
+    ready: Mapping[MemberName, bool] = field(default_factory=dict)
 
 
 def reconcile(run: Run, seen: Observation, record: Record) -> Decision:
@@ -150,4 +151,5 @@ def _decision(tick: Tick) -> Decision:
         conditions=all_conditions(tick),
         doubted=frozenset(tick.doubted),
         tail=tick.tail,
+        ready={name: report.ready for name, report in asked_servers(tick) if report.ready is not None},
     )

@@ -48,7 +48,7 @@ _RANK_STATES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankStatus:
-    """One rank: its node and its state."""
+    """One rank: its node and its state; `ready` whether its server is, None where it is not asked."""
 
     group: str
     slice: int
@@ -58,6 +58,7 @@ class RankStatus:
     domain: str | None
     state: RankState
     exit_code: int | None
+    ready: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +91,7 @@ class RunStatus:
     `drained` are nodes without a rank that are kept for the run until they return to service.
 
     `since` is when it came into this state, `ends_at` when its `time_limit` is over, once ranks have started. `slices`
-    has the groups with a range of slices.
+    has the groups with a range of slices. `workdir` is the git repository and the commit that its files are from.
     """
 
     name: RunName
@@ -107,6 +108,7 @@ class RunStatus:
     drained: tuple[SpareStatus, ...] = ()
     outcome: Outcome | None = None
     ends_at: float | None = None
+    workdir: str | None = None
     slices: tuple[GroupSlices, ...] = ()
 
 
@@ -143,12 +145,12 @@ def summarise(
         observed_at=observed_at,
         inventory=run.fleet.name,
         ranks=tuple(
-            _rank(member, index.nodes[record.slots[member.name].node], decision.conditions[member.name], record)
-            for member in index.members
+            _rank(member, index.nodes[record.slots[member.name].node], decision, record) for member in index.members
         ),
         spares=tuple(one for one in unused if one.node not in drained),
         drained=tuple(one for one in unused if one.node in drained),
         outcome=record.outcome,
+        workdir=str(run.task.git) if run.task.git else None,
         ends_at=_ends_at(run, record, observed_at, observed_at if wall is None else wall),
         slices=tuple(_group_slices(run, record)) if run.placement.slices else (),
     )
@@ -177,7 +179,8 @@ def _group_slices(run: Run, record: Record) -> Iterator[GroupSlices]:
             )
 
 
-def _rank(member: Member, node: Node, condition: Condition, record: Record) -> RankStatus:
+def _rank(member: Member, node: Node, decision: Decision, record: Record) -> RankStatus:
+    condition = decision.conditions[member.name]
     ended, evidence = record.exits.get(member.name), record.failed_nodes.get(node.name)
     # A node that could not be prepared is not lost: it answers, and its setup failed.
     unprepared = evidence is not None and evidence.cause is Cause.PROVISION and not evidence.mends
@@ -190,6 +193,7 @@ def _rank(member: Member, node: Node, condition: Condition, record: Record) -> R
         domain=node.domain,
         state=RankState.FAILED if unprepared else _state(node, condition, record),
         exit_code=ended.code if ended else None,
+        ready=decision.ready.get(member.name),
     )
 
 

@@ -99,7 +99,8 @@ class RankReport:
 
     `exit_code` None with `running` False: it vanished. `ended_ago` is how long before the look it ended (s; clocks of
     nodes differ): None where the node cannot tell. `tail` is the end of the log of a failure. `quiet` is how long it
-    has written nothing to its log and its heartbeat file (s), `step` what it says there.
+    has written nothing to its log and its heartbeat file (s), `step` what it says there. `ready` is whether its server
+    is ready, None where it is not asked; `unready` for how long it has not been since it was (s).
     """
 
     member: MemberName
@@ -110,6 +111,8 @@ class RankReport:
     tail: tuple[str, ...] = ()
     quiet: float = 0.0
     step: RankStep | None = None
+    ready: bool | None = None
+    unready: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -158,6 +158,8 @@ def _rank(row: RankStatusRow) -> RankReport:
         tail=tuple(row.get("tail", ())),
         quiet=row.get("quiet", 0.0),
         step=_step(row.get("step")),
+        ready=row.get("ready"),
+        unready=row.get("unready", 0.0),
     )
 
 

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 from launcher.core.model.actions import Start
 from launcher.core.model.address import endpoint
+from launcher.core.model.readiness import ReadinessProbe
 from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.run import Member, MemberName, Run
 from launcher.core.placement import colocation
 from launcher.errors import RemoteError
 from launcher.ports import LogName, LogPart
 from launcher.runtime.protocol import DriveRequest, RankStart, StartRequest
-from launcher.runtime.protocol_files import LogHeader
+from launcher.runtime.protocol_files import LogHeader, RankSpec, ReadinessSpec
 from launcher.setup import ray
 from launcher.setup.layout import Layout
 from launcher.transport.agent import replies
@@ -84,22 +85,26 @@ class _GangStart:
             restarts=self._action.restarts,
             master_port=self._masters[member.group],
         )
+        group = self._run.group(member.group)
+        spec: RankSpec = {
+            "member": member.name,
+            "gang": self._action.gang,
+            "attempt": attempt,
+            "script": Layout.run_script(member.group),
+            "variables": variables,
+            "secrets": list(self._run.task.secrets_of(group)),
+        }
+        if group.readiness is not None and member.rank == 0:
+            spec["readiness"] = _readiness(group.readiness)
         return {
             "slot": member.label,
             "label": member.label,
             "actor": f"{member.label}#{slot.generation}",
             "slice": member.slice_key,
             "index": member.slice_rank,
-            "bundle": ray.bundle(self._run.group(member.group)),
+            "bundle": ray.bundle(group),
             "mark": self._addresses.slot(self._run, slot.node).layout.mark(slot.generation, member, attempt),
-            "spec": {
-                "member": member.name,
-                "gang": self._action.gang,
-                "attempt": attempt,
-                "script": Layout.run_script(member.group),
-                "variables": variables,
-                "secrets": list(self._run.task.secrets_of(self._run.group(member.group))),
-            },
+            "spec": spec,
         }
 
     def drive(self, member: Member) -> Answer:
@@ -144,3 +149,13 @@ def read_log(client: AgentClient, log: LogName, offset: int) -> LogPart:
         raise RemoteError(f"cannot read the log: odd reply: {error}", node=client.name, stage="logs") from None
     after = max(0, header["next"])
     return LogPart(data=data, next_offset=after, attempt=header["attempt"], exists=header.get("exists", True))
+
+
+def _readiness(probe: ReadinessProbe) -> ReadinessSpec:
+    spec: ReadinessSpec = {
+        "path": probe.path,
+        "port": probe.port,
+        "timeout": probe.timeout,
+        "headers": dict(probe.headers),
+    }
+    return spec if probe.body is None else {**spec, "body": probe.body}

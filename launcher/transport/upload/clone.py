@@ -120,7 +120,9 @@ class _Git:
                 files += 1
                 digits = entry.split(b"\t", 1)[0].split()[-1]
                 size += int(digits) if digits.isdigit() else 0
-                if files > MAX_FILES or size > MAX_BYTES or time.monotonic() > self._deadline:
+                if time.monotonic() > self._deadline:
+                    raise self._over()
+                if files > MAX_FILES or size > MAX_BYTES:
                     what = f"more than {MAX_FILES:,} files, or {MAX_BYTES // 10**9} GB"
                     raise self._refusal(_GitError(f"commit {commit[:12]} has {what}"))
 
@@ -140,8 +142,7 @@ class _Git:
             try:
                 out, err = process.communicate(timeout=max(0.1, self._deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                message = f"git did not fetch `{self._workdir.url}` within {LIMIT_S:.0f} s"
-                raise LaunchError(message, hints=("clone it yourself, and name the folder as `workdir`",)) from None
+                raise self._over() from None
         if process.returncode:
             raise _GitError(_last_line(err.decode(errors="replace")))
         return out
@@ -172,6 +173,10 @@ class _Git:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
+
+    def _over(self) -> LaunchError:
+        message = f"git did not fetch `{self._workdir.url}` in time (limit {LIMIT_S:.0f} s)"
+        return LaunchError(message, hints=("clone it yourself, and name the folder as `workdir`",))
 
     def _refusal(self, error: "_GitError") -> LaunchError:
         """Return the error for people; git's own words say what failed."""

@@ -186,6 +186,14 @@ def test_the_rank_that_is_quiet_for_longest_hangs() -> None:
     assert "main/1 on r1-n2 hangs: no output for 75 s; restart 1 of 3" in decision.status_message
 
 
+def test_a_rank_whose_server_was_ready_and_is_so_no_more_hangs() -> None:
+    here = serving_slice(nodes=2, spares=0, policy=RecoveryPolicy(max_restarts=3, hang_after=60.0))
+    node = holder(here, 0)
+    here.agent(node, ranks=tuple(replace(one, ready=False, unready=61.0) for one in here.views[node].agent.ranks))  # type: ignore[union-attr]
+    decision = here.decide()
+    assert "main/0 on r1-n1 hangs: its server is not ready for 61 s; restart 1 of 3" in decision.status_message
+
+
 def test_nobody_hangs_where_the_task_does_not_say_after_how_long() -> None:
     here = serving_slice(nodes=2, spares=0)
     node = holder(here, 0)

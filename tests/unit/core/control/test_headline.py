@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from launcher.core.model.observation import HeadSeen, Phase, Step, Unseen
-from launcher.core.model.run import RunState
+from launcher.core.model.readiness import ReadinessProbe
+from launcher.core.model.run import MemberName, RunState
 from tests.situations import Situation, make_run, name
 from tests.unit.core.control.kernel import driven, serving
 
@@ -50,6 +51,24 @@ def test_one_node_and_one_rank_are_told_in_the_singular() -> None:
     assert here.decide().status_message.startswith("1 node ")
     here.serving()
     assert here.decide().status_message == "1 of 1 rank running"
+
+
+def test_whether_a_server_is_ready_is_told_of_rank_0_alone() -> None:
+    run = make_run(slices=1)
+    asked = tuple(replace(group, readiness=ReadinessProbe(path="/", port=80)) for group in run.task.groups)
+    here = Situation(replace(run, task=replace(run.task, groups=asked)))
+    here.serving()
+    node = here.record.slots[MemberName("main/0")].node
+
+    def told(*, ready: bool, unready: float = 0.0) -> str:
+        here.agent(node, ranks=tuple(replace(one, ready=ready, unready=unready) for one in here.views[node].agent.ranks))  # type: ignore[union-attr]
+        decision = here.decide()
+        assert decision.ready == {"main/0": ready}
+        return decision.status_message
+
+    assert told(ready=False) == "2 of 2 ranks running; main/0 not ready yet"
+    assert told(ready=True) == "2 of 2 ranks running"
+    assert told(ready=False, unready=30.0) == "2 of 2 ranks running; main/0 no longer ready"
 
 
 def test_a_driver_that_waits_for_what_ray_cannot_place_is_told_in_steps() -> None:
