@@ -88,6 +88,7 @@ def parse_task(text: str, path: Path, *, overrides: Overrides | None = None) -> 
         priority=_priority(sections, out),
         preemptible=sections.task.get("preemptible", bool) or False,
         movable=sections.task.get("movable", bool) or False,
+        dashboard=sections.task.get("dashboard", bool) or False,
         on_event=sections.task.get("on_event", str),
         given_envs=tuple(sorted(overrides.envs)),
     )

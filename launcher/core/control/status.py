@@ -6,6 +6,7 @@ from enum import Enum
 
 from launcher.core.control.conditions import Condition
 from launcher.core.control.reconcile import Decision
+from launcher.core.model.dashboard import describe_dashboard
 from launcher.core.model.inventory import Node, RackName
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.record import Outcome, Record
@@ -90,7 +91,7 @@ class RunStatus:
     `drained` are nodes without a rank that are kept for the run until they return to service.
 
     `since` is when it came into this state, `ends_at` when its `time_limit` is over, once ranks have started. `slices`
-    has the groups with a range of slices.
+    has the groups with a range of slices. `dashboard` says how to reach Ray's dashboard, or why it does not run.
     """
 
     name: RunName
@@ -108,6 +109,7 @@ class RunStatus:
     outcome: Outcome | None = None
     ends_at: float | None = None
     slices: tuple[GroupSlices, ...] = ()
+    dashboard: str | None = None
 
 
 def summarise(
@@ -118,10 +120,12 @@ def summarise(
     observed_at: float,
     drained: Collection[NodeName] = (),
     wall: float | None = None,
+    dashboard: int | None = None,
 ) -> RunStatus:
     """Return the status of a run after a tick.
 
     `drained` are nodes that must not be used now. `wall` is the time of day on the nodes, None for `observed_at`.
+    `dashboard` is the port of Ray's dashboard on the head, 0 for none, None while that is unknown.
 
     A spare is any node that can take a slot, also a node that lost its slot and has recovered.
     """
@@ -151,6 +155,7 @@ def summarise(
         outcome=record.outcome,
         ends_at=_ends_at(run, record, observed_at, observed_at if wall is None else wall),
         slices=tuple(_group_slices(run, record)) if run.placement.slices else (),
+        dashboard=describe_dashboard(run, dashboard) if run.task.dashboard and not decision.state.final else None,
     )
 
 
