@@ -1,5 +1,6 @@
 """How `up` has an accepted run driven: followed, detached, or by this process."""
 
+import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from launcher.admission.launch import Acceptance, AcceptedRun
 from launcher.cli.output.console import clean, say
 from launcher.cli.output.follow import ProgramOutput, RunProgress
 from launcher.cli.output.logs import LogPrinter
+from launcher.cli.output.status import dashboard_lines
 from launcher.cli.redact import values_pattern
 from launcher.core.model.run import RunState
 from launcher.drive.detached import begin, start_detached
@@ -18,6 +20,7 @@ from launcher.drive.output import OutputReader
 from launcher.errors import ExitCode
 from launcher.store.rows import RunRow
 from launcher.store.run_files import read_secrets, secrets_file
+from launcher.store.status_reads import StatusReader
 from launcher.store.store import Store
 
 RUN_CONTINUES = "run `{name}` continues; reattach with `nvlaunch watch {name}`, end it with `nvlaunch down {name}`"
@@ -80,7 +83,8 @@ class CommandDriver:
 
     def _follow(self, accepted: AcceptedRun) -> RunRow:
         begin(self._store, accepted)
-        with RunProgress() as progress, _output(self._store, accepted, self._rank, progress) as show:
+        progress = RunProgress(_dashboard(self._store, accepted))
+        with progress, _output(self._store, accepted, self._rank, progress) as show:
             return follow(self._store, accepted.id, progress, after=accepted.after, each=show)
 
 
@@ -102,6 +106,11 @@ def _output(
     hint = f"Output of {whose}. Later, and of other ranks: nvlaunch logs {run.name}"
     with ProgramOutput(reader, printer, progress, clean(hint)) as output:
         yield output.show
+
+
+def _dashboard(store: Store, accepted: AcceptedRun) -> Callable[[], Iterator[str]]:
+    """Return what reads the lines about the dashboard of a run."""
+    return lambda: dashboard_lines(json.loads(StatusReader(store.home).find(accepted.id).snapshot))
 
 
 @contextmanager
@@ -129,7 +138,7 @@ def _drive_here(store: Store, accepted: AcceptedRun, rank: str | None) -> RunRow
     run, over = accepted.id, threading.Event()
 
     def report() -> None:
-        with RunProgress() as progress, _output(store, accepted, rank, progress) as show:
+        with RunProgress(_dashboard(store, accepted)) as progress, _output(store, accepted, rank, progress) as show:
             follower = Follower(store, run, progress)
             while not over.wait(POLL_S):
                 follower.poll()

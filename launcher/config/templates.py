@@ -7,6 +7,13 @@ from pathlib import Path
 EXAMPLES: Mapping[str, str] = {
     "demo": "two slices on two local racks, with bash only",
     "torchrun": "one program on four nodes of one rack",
+    "torchrun-snapshots": "a script with snapshots that survives the loss of a node",
+    "accelerate": "Hugging Face Accelerate on four nodes",
+    "deepspeed": "DeepSpeed on four nodes, without SSH between them",
+    "megatron": "Megatron-LM: tensor and pipeline parallelism inside racks, data parallelism over them",
+    "ray-train": "Ray Train, with Ray's dashboard",
+    "verl": "verl on the run's own Ray",
+    "vllm": "vLLM with a model over two nodes of a rack",
     "vla-8x64": "pre-training on 512 GPUs: 8 slices of 64 GPUs, one spare node each",
     "ray-driver": "a program that uses Ray itself: one driver, one placement group per slice",
     "rl": "reinforcement learning: trainer, rollout workers and judges as groups of one run",

@@ -13,7 +13,7 @@ from launcher.core.control.status import summarise
 from launcher.core.model.action_key import ActionKey
 from launcher.core.model.actions import Action, AddSpare, Grow, Move, Relocate, Resize, ReturnSpare
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.observation import Observation
+from launcher.core.model.observation import HeadSeen, Observation
 from launcher.core.model.receipt import Answer, Receipt, Result
 from launcher.core.model.record import rebased
 from launcher.core.model.run import Run, RunId, RunState, Wanted
@@ -112,7 +112,16 @@ class Loop:
         self._executor.begin(run, decision.actions)
         if decision.state is not self._state:
             self._state, self._since = decision.state, now
-        status = summarise(run, decision, since=self._since, observed_at=now, drained=seen.drained, wall=seen.wall)
+        head = seen.head.head if isinstance(seen.head, HeadSeen) else None
+        status = summarise(
+            run,
+            decision,
+            since=self._since,
+            observed_at=now,
+            drained=seen.drained,
+            wall=seen.wall,
+            dashboard=head.dashboard if head else None,
+        )
         self._store.publish(run.id, status)
         if decision.state.final:
             self._store.finish(run.id, decision.state, now)

@@ -49,6 +49,7 @@ class RayEnvironment:
         self._base = folder.parents[2] / "env"
         self._wheels = self._find_wheels()
         made_of = [self.ray, os.path.realpath(sys.executable), sys.version, platform.machine(), self._source()]
+        made_of += [spec["extra"]] if "extra" in spec else []
         self._home = self._base / hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:16]
 
     def _find_wheels(self) -> Path | None:
@@ -79,6 +80,10 @@ class RayEnvironment:
     def ray(self) -> str:
         """Return the version of Ray in it."""
         return str(self._spec["ray"])
+
+    @property
+    def _requirement(self) -> str:
+        return f"ray[{self._spec['extra']}]=={self.ray}" if "extra" in self._spec else f"ray=={self.ray}"
 
     @property
     def python(self) -> Path:
@@ -172,7 +177,7 @@ class RayEnvironment:
 
         With `uv` where that is installed, else with `venv` and `pip`.
         """
-        python, ray = str(partial / "bin" / "python"), f"ray=={self.ray}"
+        python, ray = str(partial / "bin" / "python"), self._requirement
         source = ("--no-index", "--find-links", str(self._wheels)) if self._wheels else ()
         if uv := shutil.which("uv"):
             return (

@@ -1,6 +1,7 @@
 """What the launcher and the agents of nodes send each other: one end builds it, the other reads it, mypy checks both.
 
-Nodes have Python 3.10 and its standard library.
+One end builds these, the other reads them, and mypy checks both. The launcher imports nothing else here than this
+and `protocol_files.py`. Nodes have Python 3.10 and its standard library.
 """
 
 from __future__ import annotations
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 PROTOCOL = 1
 """Raised with each change of what is sent. Every request and every status carries it, and both ends compare it."""
 
-ALWAYS_ANSWERED = ("hello", "stop")
-"""Requests that an agent answers whatever their protocol: is it there, and end."""
+ALWAYS_ANSWERED = ("hello", "stop")  # whatever their protocol: is it there, and end
 
 
 def mismatch(theirs: object) -> str:
@@ -258,6 +258,7 @@ class TablesReply(Reply):
     groups: NotRequired[list[GroupStatus]]
     faults: NotRequired[dict[str, NodeFault]]  # by label, of ranks that did not start for a fault of their node
     pending: NotRequired[list[str]]  # what Ray cannot place, while no GPU is in use
+    dashboard: NotRequired[int]  # its port there, 0 for none
 
 
 class StatusReply(Reply):

@@ -111,6 +111,7 @@ class InterpreterSpec(TypedDict):
     """The Python environment that is made for Ray."""
 
     ray: str
+    extra: NotRequired[str]  # of Ray, as in `ray[default]`
     wheels: WheelsSpec | None
     env: dict[str, str]  # for `pip` and `uv`
 

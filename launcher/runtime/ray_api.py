@@ -34,9 +34,9 @@ Document = list[Any]
 Tables = tuple[list[RayNodeStatus], list[GroupStatus]]
 
 
-def connect(address: str, node_ip: str) -> None:
-    """Connect as a driver of the run's cluster."""
-    ray.init(
+def connect(address: str, node_ip: str) -> int:
+    """Connect as a driver of the run's cluster; return the port of its dashboard, 0 for none."""
+    connected = ray.init(
         address=address,
         namespace=NAMESPACE,
         _node_ip_address=node_ip,
@@ -44,6 +44,8 @@ def connect(address: str, node_ip: str) -> None:
         configure_logging=False,
         include_dashboard=False,
     )
+    port = (connected.dashboard_url or "").rpartition(":")[2]
+    return int(port) if port.isdecimal() else 0
 
 
 def tables() -> Tables:

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
+from ray._private.utils import get_dashboard_dependency_error
 from ray.scripts.scripts import main as ray_main
 
 from . import connectivity, environment, files, rpc, start_files
@@ -27,6 +28,9 @@ HEAD_S = 600.0
 MISSED_S = 6.0
 """Seconds for Ray to notice the end of the slot's earlier raylet; it takes three where that was killed."""
 
+DASHBOARD = "--include-dashboard=true"
+"""The option of a head with a dashboard. Ray ends with it where what a dashboard needs is not installed."""
+
 _PERIOD_S = 0.2
 _PAUSE = threading.Event()
 _SLOT = "nvlaunch.io/slot"
@@ -36,6 +40,9 @@ def main(argv: list[str]) -> int:
     """Become `ray ARGUMENT...`: `ray_start CLIENT_PORT|- ARGUMENT...`."""
     become_user(Path(os.environ["NVLAUNCH_FOLDER"]))
     client, *arguments = argv
+    if DASHBOARD in arguments and get_dashboard_dependency_error() is not None:
+        print(f"nvlaunch: no dashboard: {sys.executable} lacks `ray[default]`", flush=True)
+        arguments[arguments.index(DASHBOARD)] = DASHBOARD.replace("true", "false")
     if client != "-" and find_spec("grpc") is not None:
         arguments.append(f"--ray-client-server-port={client}")
     address = _value(arguments, "--address=")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import files
-from .heartbeat import now
+from .deadline import now
 from .protocol_files import ReadinessSpec, ReadyFile
 
 if TYPE_CHECKING:

@@ -29,7 +29,8 @@ class RayTables:
     No request waits for Ray.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, dashboard: int) -> None:
+        self._dashboard = dashboard
         self._changed = threading.Condition()
         self._tables: ray_api.Tables = ([], [])
         self._begun = 0.0
@@ -64,7 +65,14 @@ class RayTables:
         """
         nodes, groups = self._tables
         ready = time.monotonic() - self._begun < STALE_S
-        return {"ok": True, "ready": ready, "nodes": nodes, "groups": groups, "pending": self._pending}
+        return {
+            "ok": True,
+            "ready": ready,
+            "nodes": nodes,
+            "groups": groups,
+            "pending": self._pending,
+            "dashboard": self._dashboard,
+        }
 
     def fresh(self, timeout: float) -> TablesReply:
         """Return tables read after this call; not `ok` where Ray does not answer in time."""
@@ -132,8 +140,7 @@ def main(argv: list[str]) -> int:
     host, _, port = address.rpartition(":")
     if not connectivity.opens(host, int(port), CONNECT_S):
         return 1
-    ray_api.connect(address, host.strip("[]"))
-    tables = RayTables()
+    tables = RayTables(ray_api.connect(address, host.strip("[]")))
     threading.Thread(target=tables.keep, name="tables", daemon=True).start()
     if not tables.fresh(timeout=30).get("ready"):
         return 1

@@ -25,12 +25,7 @@ OBJECT_STORE_LOCAL = 80_000_000
 CPUS_LOCAL = 16
 """CPUs that a driver finds on a node that shares its machine: pretended, as its GPUs are."""
 
-OPTIONS = (
-    "--block",
-    "--disable-usage-stats",
-    "--include-dashboard=false",
-    "--include-log-monitor=false",
-)
+OPTIONS = ("--block", "--disable-usage-stats", "--include-log-monitor=false")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +41,17 @@ class At:
     shared: bool
 
 
-def head_argv(at: At) -> tuple[str, ...]:
-    """Return the arguments of a head: a Ray node that nothing is placed on."""
+def head_argv(at: At, *, dashboard: bool = False) -> tuple[str, ...]:
+    """Return the arguments of a head: a Ray node that nothing is placed on.
+
+    A dashboard is reached through SSH alone. It asks for the run's token all the same: others may log in there, too.
+    """
     ports = at.ports
     return (
         "start",
         "--head",
         *OPTIONS,
+        f"--include-dashboard={str(dashboard).lower()}",
         "--no-monitor",  # no autoscaler: a run has the nodes that it was given
         f"--port={ports.gcs}",
         f"--dashboard-port={ports.dashboard}",

@@ -5,16 +5,18 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.desk import AMPLE_S, Desk
+from tests.desk import Desk
 from tests.rig import Host, Rig
-from tests.rig.witness import until
 
 SCRIPTS = Path(__file__).with_name("scripts")
 CALM_S = 300.0
+STEP_S = 240.0
 OVER_S = 400.0
+ENDED = ("succeeded", "failed", "stopped")
 TOLERANCE = 2e-6
 """A loss is written with seven digits; how sums are ordered depends on the number of processes alone."""
 
@@ -64,13 +66,19 @@ class Program:
     def logged(self, step: int) -> None:
         """Wait until the script has logged a step."""
         file = self.shared / "losses"
-        until(lambda: file.exists() and any(at >= step for at, _ in _losses(file)), AMPLE_S)
+        self._until(lambda: file.exists() and any(at >= step for at, _ in _losses(file)))
 
     def resumed(self, before: int) -> float:
         """Wait until it logs again after `before` lines; answer how long that took (s)."""
         begin = time.monotonic()
-        until(lambda: len(_losses(self.shared / "losses")) > before, AMPLE_S)
+        self._until(lambda: self.lines() > before)
         return time.monotonic() - begin
+
+    def _until(self, holds: Callable[[], bool]) -> None:
+        end = time.monotonic() + STEP_S
+        while not holds():
+            ended = self.desk.status(self.name)["state"] in ENDED
+            assert time.monotonic() < end and not ended, self.told()
 
     def lines(self) -> int:
         """Return how many steps it has logged, repeated ones too."""
@@ -79,7 +87,7 @@ class Program:
     def over(self) -> dict[str, Any]:
         """Wait until the run has ended; answer its last status."""
         end = time.monotonic() + OVER_S
-        while (seen := self.desk.status(self.name))["state"] not in ("succeeded", "failed", "stopped"):
+        while (seen := self.desk.status(self.name))["state"] not in ENDED:
             assert time.monotonic() < end, self.told()
         return seen
 

@@ -22,7 +22,7 @@ COMMANDS = {
     ),
 }
 # Debian's PyTorch 1.13 reads the defaults of these two options wrongly on Python 3.11: any rank that is not there will do.
-ENVS = {"PET_REDIRECTS": "99:1", "PET_TEE": "99:1", "OMP_NUM_THREADS": "1"}
+ENVS = {"PET_REDIRECTS": "9:1", "PET_TEE": "9:1", "OMP_NUM_THREADS": "1"}
 
 
 def power_cut(host: Host) -> None:

@@ -4,7 +4,7 @@ A line for each new status, or on a terminal a live line, and a line for each ne
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 
 from typing_extensions import Self
@@ -32,7 +32,10 @@ def news(message: str) -> frozenset[str]:
 class RunProgress:
     """Shows on stderr what happens in a run."""
 
-    def __init__(self) -> None:
+    def __init__(self, dashboard: Callable[[], Iterable[str]] = tuple) -> None:
+        """`dashboard` returns the lines about Ray's dashboard, as they are now."""
+        self._dashboard = dashboard
+        self._reached: tuple[str, ...] = ()
         self._line = LiveLine()
         self._state = ""
         self._message = ""
@@ -53,7 +56,17 @@ class RunProgress:
         self._told = told | news(event.message)
         if new or not self._line.possible or self._told != told:
             say(clean(f"{clock(event.at)} {event.subject}: {event.message}"))
+        if new and event.subject == RunState.RUNNING.value:
+            self._show_dashboard()
         self._state = event.subject
+
+    def _show_dashboard(self) -> None:
+        """Say how the dashboard is reached: at first, and after the head has moved."""
+        lines = tuple(self._dashboard())
+        if lines != self._reached:
+            for line in lines:
+                say(clean(line))
+        self._reached = lines
 
     def output(self, printer: LogPrinter, chunks: Iterable[LogChunk]) -> None:
         """Print what ranks have written, above the live line."""

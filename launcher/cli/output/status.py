@@ -7,6 +7,7 @@ from typing import Any
 
 from launcher.cli.output.console import clean
 from launcher.cli.output.table import table
+from launcher.store.home import home
 
 Snapshot = Mapping[str, Any]
 
@@ -121,8 +122,18 @@ def _details(snapshot: Snapshot, now: float) -> Iterator[str]:
         why = f": {one['reason']}" if one["reason"] else ""
         most, least = count(one["max_slices"], "slice"), one["min_slices"]
         yield clean(f"{one['group']}: {one['slices']} of {most}, at least {least}{why}")
+    yield from map(clean, dashboard_lines(snapshot))
     yield ""
     yield table(("SLICE", "RACK", "STATE", "RANKS", "NODES", "EXIT"), list(_slices(snapshot)))
+
+
+def dashboard_lines(snapshot: Snapshot) -> Iterator[str]:
+    """Return how Ray's dashboard is reached, and where its token is; nothing for a run without one."""
+    if not (shown := snapshot.get("dashboard")):
+        return
+    yield f"Ray dashboard: {shown}"
+    if not shown.startswith("none"):
+        yield f"token for it and for `ray job submit`: {home() / 'runs' / snapshot['id'] / 'token'}"
 
 
 def _slices(snapshot: Snapshot) -> Iterator[tuple[str, ...]]:

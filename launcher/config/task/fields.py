@@ -272,6 +272,12 @@ _RUN = (
         default=False,
     ),
     Field(
+        name="dashboard",
+        doc="Whether Ray's dashboard and job server run beside the head; they need `ray[default]` there.",
+        type=Boolean(),
+        default=False,
+    ),
+    Field(
         name="on_event",
         doc="A command that the launching machine runs for each event, with the event as JSON on stdin.",
         type=Script(),

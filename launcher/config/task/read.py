@@ -130,6 +130,7 @@ def _task(sections: TaskSections, path: Path, overrides: Overrides, out: Diagnos
         priority=_priority(sections, out),
         preemptible=sections.task.get("preemptible", bool) or False,
         movable=sections.task.get("movable", bool) or False,
+        dashboard=sections.task.get("dashboard", bool) or False,
         on_event=sections.task.get("on_event", str),
         given_envs=tuple(sorted(overrides.envs)),
     )

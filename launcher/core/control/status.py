@@ -6,6 +6,7 @@ from enum import Enum
 
 from launcher.core.control.conditions import Condition
 from launcher.core.control.reconcile import Decision
+from launcher.core.model.dashboard import describe_dashboard
 from launcher.core.model.inventory import Node, RackName
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.record import Outcome, Record
@@ -92,6 +93,7 @@ class RunStatus:
 
     `since` is when it came into this state, `ends_at` when its `time_limit` is over, once ranks have started. `slices`
     has the groups with a range of slices. `workdir` is the git repository and the commit that its files are from.
+    `dashboard` says how to reach Ray's dashboard, or why it does not run.
     """
 
     name: RunName
@@ -110,6 +112,7 @@ class RunStatus:
     ends_at: float | None = None
     workdir: str | None = None
     slices: tuple[GroupSlices, ...] = ()
+    dashboard: str | None = None
 
 
 def summarise(
@@ -120,10 +123,12 @@ def summarise(
     observed_at: float,
     drained: Collection[NodeName] = (),
     wall: float | None = None,
+    dashboard: int | None = None,
 ) -> RunStatus:
     """Return the status of a run after a tick.
 
     `drained` are nodes that must not be used now. `wall` is the time of day on the nodes, None for `observed_at`.
+    `dashboard` is the port of Ray's dashboard on the head, 0 for none, None while that is unknown.
 
     A spare is any node that can take a slot, also a node that lost its slot and has recovered.
     """
@@ -153,6 +158,7 @@ def summarise(
         workdir=str(run.task.git) if run.task.git else None,
         ends_at=_ends_at(run, record, observed_at, observed_at if wall is None else wall),
         slices=tuple(_group_slices(run, record)) if run.placement.slices else (),
+        dashboard=describe_dashboard(run, dashboard) if run.task.dashboard and not decision.state.final else None,
     )
 
 

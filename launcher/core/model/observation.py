@@ -205,8 +205,9 @@ class Head:
     """The report of the head's agent.
 
     `ready`: the supervisor is connected to Ray and answers. `pending` is what programs ask of Ray and do not get, while
-    no GPU is in use. `heard` is how long ago the head heard the agent of each node with a slot (s). `fault` is the
-    fault of its machine, as in `AgentReport`.
+    no GPU is in use. `dashboard` is the port of Ray's dashboard there, 0 for none, None while that is unknown. `heard`
+    is how long ago the head heard the agent of each node with a slot (s). `fault` is the fault of its machine, as in
+    `AgentReport`.
     """
 
     ray: Step = Step()
@@ -214,6 +215,7 @@ class Head:
     nodes: tuple[RayNode, ...] = ()
     groups: tuple[GroupReport, ...] = ()
     pending: tuple[str, ...] = ()
+    dashboard: int | None = None
     heard: Mapping[NodeName, float] = field(default_factory=dict)
     fault: str = ""
 

@@ -125,6 +125,7 @@ def _head_view(reply: StatusReply, nodes_of_run: Iterable[NodeName], *, ending: 
         nodes=nodes,
         groups=groups,
         pending=tuple(tables.get("pending", ())),
+        dashboard=tables.get("dashboard"),
         heard=heard,
         fault=_fault(reply),
     )

@@ -64,7 +64,7 @@ class RayHeads:
         request: RayRequest = {
             "op": "ray",
             "generation": cluster,
-            "argv": list(ray.head_argv(at)),
+            "argv": list(ray.head_argv(at, dashboard=run.task.dashboard)),
             "client": at.ports.client,
             "env": ray.environment(head=True, tls=run.fleet.ray_tls),
             "supervisor": endpoint(at.address, at.ports.gcs),

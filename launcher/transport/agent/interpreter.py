@@ -28,15 +28,16 @@ def ray() -> str:
     return own if own.startswith(f"{MINOR}.") else _OLDEST
 
 
-def wanted(access: Access, env: Mapping[str, str]) -> InterpreterSpec | None:
-    """Return the environment that an agent has to make.
+def wanted(access: Access, env: Mapping[str, str], *, dashboard: bool = False) -> InterpreterSpec | None:
+    """Return the environment that an agent has to make, with what a dashboard needs if it is for one.
 
     None for a machine whose Python is named. Its wheels are the machine's own where it has the folder that is named,
     else those of this machine.
     """
     if access.python is not None:
         return None
-    return {"ray": ray(), "wheels": _wheels(access.wheels), "env": dict(env)}
+    spec: InterpreterSpec = {"ray": ray(), "wheels": _wheels(access.wheels), "env": dict(env)}
+    return {**spec, "extra": "default"} if dashboard else spec
 
 
 def _wheels(folder: str | None) -> WheelsSpec | None:

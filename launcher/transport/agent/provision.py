@@ -11,7 +11,7 @@ from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.run import Run, RunId
 from launcher.core.model.task import Group
 from launcher.runtime.protocol import PROTOCOL, PrepareRequest, Reply
-from launcher.runtime.protocol_files import AgentSpec
+from launcher.runtime.protocol_files import AgentSpec, InterpreterSpec
 from launcher.setup.layout import Layout
 from launcher.setup.lease import describe_holder, read_holder
 from launcher.setup.ports import HEARTBEAT, PINNED
@@ -102,8 +102,12 @@ class Provisioner:
             "login": not client.shared,
             "nested": bool(client.layout.former[1]),
             "ray": interpreter.MINOR,
-            "interpreter": None if client.shared else interpreter.wanted(client.access, self._env(run, client)),
+            "interpreter": None if client.shared else self._interpreter(run, client),
         }
+
+    def _interpreter(self, run: Run, client: AgentClient) -> InterpreterSpec | None:
+        dashboard = client.unit is Unit.HEAD and run.task.dashboard
+        return interpreter.wanted(client.access, self._env(run, client), dashboard=dashboard)
 
     def _env(self, run: Run, client: AgentClient) -> dict[str, str]:
         """Return the inventory's variables of a machine; one outside the racks has none."""
