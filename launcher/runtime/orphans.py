@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import agent_folders, files, procs, rpc
+from . import agent_folders, files, mounts, procs, rpc
 from .fences import Fences
 from .protocol import StatusReply
 from .protocol_files import AgentSpec
@@ -51,7 +51,9 @@ def reply(folder: Path, spec: AgentSpec | None, request: dict[str, Any]) -> Stat
         fences = Fences(folder / agent_folders.FENCES)
         fences.raise_to(scope.level, scope.member, scope.generation, scope.attempt)
     left = procs.kill(scope)
-    return {"ok": not left, "left": left}
+    told = mounts.end(folder, spec) if scope.level == "node" and not left else ""
+    ended: StatusReply = {"ok": not left, "left": left}
+    return {**ended, "message": told} if told else ended
 
 
 def stop(folder: Path, spec: AgentSpec, *, asks: bool = True) -> StatusReply:
@@ -72,6 +74,8 @@ def stop(folder: Path, spec: AgentSpec, *, asks: bool = True) -> StatusReply:
     remaining = procs.kill(procs.of_spec(spec))
     remaining += [agent.pid for agent in procs.agents(spec["run"], spec["place"])]
     ended: StatusReply = {"ok": not remaining, "left": remaining}
-    if not remaining and (unremoved := agent_folders.clear(folder, spec)):
-        ended["message"] = unremoved
+    if not remaining:
+        told = [mounts.end(folder, spec), agent_folders.clear(folder, spec)]
+        if any(told):
+            ended["message"] = "; ".join(filter(None, told))
     return ended

@@ -45,7 +45,7 @@ class Scope:
 
     Generation and attempt are the highest that it covers. `scratch` is the run's folder for Ray, which runs in
     `scratch/g<generation>`. `until` is when a rank began that must be spared (clock ticks since boot): a younger orphan
-    without a mark may be its child.
+    without a mark may be its child. Marks with `spared` in place of a generation are not covered.
     """
 
     run: str
@@ -56,6 +56,7 @@ class Scope:
     attempt: int = 0
     until: float = math.inf
     scratch: str = ""
+    spared: str = ""
 
     def covers(self, mark: str) -> bool:
         """Whether a process with this mark is in the scope."""
@@ -63,7 +64,7 @@ class Scope:
         if (run, place) != (self.run, self.place):
             return False
         if self.level == "node":
-            return True
+            return not self.spared or generation != self.spared
         if self.level == "generation":
             return generation.isdecimal() and int(generation) <= self.generation
         return rank[0] == self.member and rank[1].isdecimal() and int(rank[1]) <= self.attempt

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
 
+    from .protocol_buckets import BucketsSpec, MountRow
     from .protocol_files import NodeFault, RankSpec, RendezvousQuestion, SetupStep, StepStatus, Variables, WorkersFile
 
 PROTOCOL = 1
@@ -25,9 +26,6 @@ def mismatch(theirs: object) -> str:
     if theirs == PROTOCOL:
         return ""
     return f"protocol {theirs or 'unknown'}, not {PROTOCOL}: the launcher and the agent are of different versions"
-
-
-# Requests to an agent
 
 
 class PlainRequest(TypedDict):
@@ -54,6 +52,7 @@ class PrepareRequest(TypedDict):
     setups: list[SetupStep]
     secrets: dict[str, str]
     workdir: bool
+    buckets: NotRequired[BucketsSpec]
 
 
 class RayRequest(TypedDict):
@@ -122,9 +121,6 @@ AgentRequest: TypeAlias = (
 )
 
 
-# Requests to a supervisor
-
-
 class VerifyRequest(TypedDict):
     """Read Ray's tables anew."""
 
@@ -186,9 +182,6 @@ SupervisorQuestion: TypeAlias = (
 )
 
 
-# Replies
-
-
 class Reply(TypedDict):
     """What every reply has. Where it is not `ok`, `message` says why."""
 
@@ -204,7 +197,8 @@ class Reply(TypedDict):
     warnings: NotRequired[list[str]]  # of an agent that has started: what a person should look at
     port: NotRequired[int]  # for rendezvous
     held_by: NotRequired[str]  # who holds the lease instead
-    need: NotRequired[Literal["workdir", "wheels"]]  # what has to be sent first
+    need: NotRequired[Literal["workdir", "wheels", "rclone"]]  # what has to be sent first
+    machine: NotRequired[str]  # the architecture that a program is needed for
     missing: NotRequired[list[int]]  # the contents of it that have to be sent
     left: NotRequired[list[int]]  # processes that are alive after a kill
     count: NotRequired[int]  # processes that were sent a signal
@@ -290,6 +284,7 @@ class StatusReply(Reply):
     ray: NotRequired[ProgramStatus]
     setup: NotRequired[ProgramStatus]
     ranks: NotRequired[list[RankStatusRow]]
+    mounts: NotRequired[list[MountRow]]
     head_silence: NotRequired[float | None]
     head_unheard: NotRequired[float | None]
     refusal: NotRequired[str]  # in place of a reply: how the machine keeps the launcher out

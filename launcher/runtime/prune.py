@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import files, procs
+from . import files, fuse, procs
 
 if TYPE_CHECKING:
     from .protocol_files import AgentSpec
@@ -57,6 +57,9 @@ def _used(path: Path) -> float:
 
 
 def _lives(path: Path) -> bool:
+    """Whether a run's folder is in use; one with a mount in it must not be removed: its files are a bucket's."""
+    if fuse.below(path):
+        return True
     spec = files.agent_spec(path)
     if spec is None or procs.agents(spec["run"], spec["place"]):
         return True

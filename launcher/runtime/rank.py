@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from . import environment, files, heartbeat, node_fault, procs, ranks, rpc, start_files
+from . import environment, files, heartbeat, mounts, node_fault, procs, ranks, rpc, start_files
 from .protocol import PROTOCOL, EnvironmentReply, EnvironmentRequest
 from .protocol_files import EndedRequest, NodeFault, RankExitFile, RankSpec, RankStateFile
 from .start_files import StartFiles
@@ -27,6 +27,7 @@ BEGUN_TWICE = 3
 REFUSED = 4
 PR_SET_CHILD_SUBREAPER = 36
 LOOK_S = 1.0
+TELL_S = 10.0
 LATE_S = 0.5
 """Seconds beyond the deadline in which an agent may stop a rank itself."""
 
@@ -87,11 +88,28 @@ def main(argv: list[str]) -> int:
         scope = replace(procs.of_spec(agent), level="rank", member=spec["member"], attempt=spec["attempt"])
         procs.kill(scope, grace=0)
         return 1
+    if code == 0:
+        _await_writes(folder, own, given)
     end = _end(code)
     while not _kept(own, Path(agent["socket"]), spec, end):
         if not _lives(given["agent"]):
             return 1
     return 0
+
+
+def _await_writes(folder: Path, own: Path, given: EnvironmentReply) -> None:
+    """Wait until the node's writes to buckets are sent: a rank that succeeds has its results there.
+
+    Its log says so, which is also a sign of life. After the limit the rank ends all the same.
+    """
+    until, said = heartbeat.now() + mounts.SEND_S, 0.0
+    while (unsent := mounts.unsent(folder)) and heartbeat.now() < until:
+        if heartbeat.now() - said >= TELL_S:
+            said = heartbeat.now()
+            with contextlib.suppress(OSError), (own / "log").open("a") as log:
+                log.write(f"nvlaunch: sending writes to the bucket: {mounts.listed(unsent)}\n")
+        if not _lives(given["agent"]) or heartbeat.now() > heartbeat.Deadline.read(given["deadline"]) + LATE_S:
+            return
 
 
 def _end(code: int | None) -> RankExitFile:
