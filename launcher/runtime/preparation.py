@@ -50,8 +50,14 @@ class Preparation:
         if self._interpreter and self._interpreter.lacks_wheels:
             return self._need("wheels")
         buckets = request.get("buckets")
-        if buckets and rclone.Rclone(self._folder, buckets["rclone"], self._base.get("PATH", "")).missing:
-            return {**self._need("rclone"), "machine": platform.machine()}
+        if buckets:
+            program = rclone.Rclone(self._folder, buckets["rclone"], self._base.get("PATH", ""))
+            if program.missing:
+                return {**self._need("rclone"), "machine": platform.machine()}
+            try:
+                program.find()  # kept here, before several programs look for it
+            except rclone.NoRcloneError as error:
+                return {"ok": False, "message": str(error), "lasting": True}
         (self._folder / "workdir").mkdir(exist_ok=True)
         with self.turn:
             done = self._setup.resume()
