@@ -14,7 +14,7 @@ import threading
 import time
 from pathlib import Path
 
-from . import agent_folders, environment, files, lease, node_fault, procs, prune, rpc, spawn
+from . import agent_folders, environment, files, lease, mounts, node_fault, procs, prune, rpc, spawn
 from .agent_api import AgentApi
 from .agent_start import FAILED, HELD, OK
 from .children import Children
@@ -48,6 +48,7 @@ def serve(folder: Path, result: int) -> int:
         held = lease.take(spec["lease"], f"{spec['holder']} since {since}") if spec["lease"] else None
         if left := procs.kill(procs.of_spec(spec), grace=0):  # of an agent of this run that was killed
             raise OSError(f"processes of an earlier agent cannot be killed: {left}")
+        lost = mounts.end(folder, spec)
         block, _ = lease.take_block(spec["ports"], (files.read(folder / "ports.json") or {}).get("block"))
         files.write(folder / "ports.json", {"block": block})
         _note_begin(folder)
@@ -74,7 +75,14 @@ def serve(folder: Path, result: int) -> int:
         _report(result, {**refusal, "message": f"the agent cannot start: {told}"})
         return FAILED
     in_use = prune.hold(folder)
-    _report(result, {"ok": True, "block": block, "warnings": os.environ.get(environment.TROUBLE, "").splitlines()})
+    _report(
+        result,
+        {
+            "ok": True,
+            "block": block,
+            "warnings": [*os.environ.get(environment.TROUBLE, "").splitlines(), *filter(None, [lost])],
+        },
+    )
     with contextlib.suppress(RuntimeError):  # no thread more: old runs are removed another time
         threading.Thread(target=_prune, args=(folder, spec), name="prune", daemon=True).start()
     logging.info("agent of %s on %s: ports from %s, lease %s", spec["run"], spec["place"], block, held)

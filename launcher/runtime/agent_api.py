@@ -10,9 +10,20 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from . import agent_folders, driver, environment, files, handshake, interpreter, node_fault, procs, ranks, rendezvous
+from . import (
+    agent_folders,
+    driver,
+    environment,
+    files,
+    handshake,
+    interpreter,
+    node_fault,
+    procs,
+    ranks,
+    rendezvous,
+)
 from .agent_faults import AgentFaults
 from .agent_programs import AgentPrograms
 from .children import Children
@@ -23,7 +34,9 @@ from .deadline import Deadline
 from .fences import Fences
 from .heartbeat import Heartbeat
 from .heartbeat_server import HeartbeatServer
+from .mounts import SPARED, Mounts
 from .patience import Patience
+from .preparation import Preparation
 from .protocol import (
     ALWAYS_ANSWERED,
     PROTOCOL,
@@ -46,7 +59,6 @@ from .redact import SecretFilter
 from .supervision import Supervision
 from .watched import WatchedProgram
 
-COPYING = "copying files"
 SUPERVISOR_S = 1.0
 """Seconds for the supervisor's part of a head's status."""
 
@@ -71,12 +83,17 @@ class AgentApi:
         self._ray = WatchedProgram(children, folder, log / "ray.log")
         supervisor = WatchedProgram(children, folder, log / "supervisor.log")
         self._supervision = Supervision(supervisor, self._ray, self._scratch)
+        self._mounts = Mounts(WatchedProgram(children, folder, log / "mounts.log"), folder, spec)
         self._block = block
         self._deadline = self._secrets.with_name("deadline")
+        self._images = FixedImages()
+        ray = self._interpreter, self._programs
+        self._preparation = Preparation(
+            folder, spec, self._base, ray, self._setup, self._mounts, self._images, self._secrets
+        )
         self._fences = Fences(folder / agent_folders.FENCES)
         self._quiet = ranks.QuietTimes()
         self._faults = AgentFaults((folder, self._scratch))
-        self._images = FixedImages()
         self._over_at = math.inf
         self._connectivity = Connectivity()
         key, limit, place = handshake.kept(folder), spec["self_stop"], spec["place"]
@@ -86,7 +103,7 @@ class AgentApi:
             ends = Deadline(agent_folders.head_deadline(self._scratch)).put
             self.heartbeats = HeartbeatServer(key, limit, spec["population"], self.cut_off, ends)
         self._member: str | None = None
-        self._turn = threading.Lock()
+        self._turn = self._preparation.turn
         self._patience = Patience(spec["abandoned"], lambda: self.stop({"op": "stop"})["ok"])
         self._answers: dict[str, Callable[[Any], Reply]] = {
             "hello": self.hello,
@@ -140,6 +157,7 @@ class AgentApi:
         status["ranks"] = ranks.statuses(self._folder, self._quiet, self._faults.ends)
         if "head" in request and self._member is None:
             self.heartbeat.hint(*request["head"])
+        status["mounts"] = self._mounts.rows()
         status["reachable"] = self._connectivity.probe(request.get("probe", {}))
         status["head_silence"], status["head_unheard"] = self.heartbeat.silence, self.heartbeat.unheard
         status["followed"] = self.heartbeat.followed
@@ -147,33 +165,8 @@ class AgentApi:
         return self._faults.added_to(status)
 
     def prepare(self, request: PrepareRequest) -> Reply:
-        """Keep secrets, ask for missing files, and run setup once in the run.
-
-        Each agent is asked: the secrets of an earlier one went with it, or with the memory of a machine that booted.
-        """
-        files.write(self._secrets, request["secrets"])
-        if request["workdir"] and not (self._folder / "workdir").exists():
-            return self._need("workdir")
-        if self._interpreter and self._interpreter.lacks_wheels:
-            return self._need("wheels")
-        if self._images.missing(self._folder, request.get("containers")):
-            return self._need("images")
-        (self._folder / "workdir").mkdir(exist_ok=True)
-        with self._turn:
-            if self._setup.resume():
-                return {"ok": True}
-            argv = self._programs.setup(request["setups"])
-            if not argv:
-                self._setup.skip()
-                return {"ok": True}
-            env = {**self._base, environment.MARK: f"{self._spec['run']}:{self._spec['place']}:setup"}
-            message = "" if self._interpreter is None or self._interpreter.made else interpreter.MESSAGE
-            self._setup.start(argv, env, folder=self._folder / "workdir", message=message)
-        return {"ok": True}
-
-    def _need(self, name: Literal["workdir", "wheels", "images"]) -> Reply:
-        self._setup.set_stage(COPYING)
-        return {"ok": True, "need": name}
+        """Keep secrets, ask for missing files, and run setup once in the run."""
+        return self._preparation.prepare(request)
 
     def ray(self, request: RayRequest) -> Reply:
         """Start `ray start --block` for a generation, unless it runs.
@@ -212,8 +205,11 @@ class AgentApi:
         self._children.wake()
         return {"ok": True}
 
-    def kill(self, request: KillRequest) -> Reply:
-        """Kill a scope; `left` are the processes after two scans, none when done."""
+    def kill(self, request: KillRequest, spared: str = "") -> Reply:
+        """Kill a scope; `left` are the processes after two scans, none when done.
+
+        One of the whole node ends its mounts too, unless those are `spared`.
+        """
         level, member = request["level"], request.get("member", "")
         generation, attempt = request.get("generation", 0), request.get("attempt", 0)
         if level != "node":
@@ -221,10 +217,20 @@ class AgentApi:
                 self._fences.raise_to(level, member, generation, attempt)
         until = ranks.others_began(self._folder, member, attempt) if level == "rank" else math.inf
         scope = replace(
-            procs.of_spec(self._spec), level=level, generation=generation, member=member, attempt=attempt, until=until
+            procs.of_spec(self._spec),
+            level=level,
+            generation=generation,
+            member=member,
+            attempt=attempt,
+            until=until,
+            spared=spared,
         )
         left = procs.kill(scope, os.getpid(), self._children.pids, request.get("grace", procs.GRACE_S))
-        return {"ok": not left, "left": left}
+        if left and self._mounts.break_loose():  # whoever waits for a mount cannot be killed
+            left = procs.kill(scope, os.getpid(), self._children.pids, grace=0)
+        told = self._mounts.end() if level == "node" and not left and not spared else ""
+        reply: Reply = {"ok": not left, "left": left}
+        return {**reply, "message": told} if told else reply
 
     def signal(self, request: SignalRequest) -> Reply:
         """Send a signal to every process of the ranks here, or of those of one gang."""
@@ -262,6 +268,7 @@ class AgentApi:
     def tick(self) -> None:
         """Keep the supervisor of a head; end after a stop whose reply is on its way, or if nobody will ask again."""
         self._supervision.tick()
+        self._mounts.tick()
         self._patience.tick()
         if time.monotonic() >= self._over_at:
             self._end()
@@ -285,13 +292,18 @@ class AgentApi:
     def stop(self, _: PlainRequest) -> Reply:
         """Kill all of the run here and end; the lease is released with this process."""
         self._supervision.end()
+        if self._mounts.wanted:
+            reply = self.kill({"op": "kill", "level": "node"}, spared=SPARED)
+            if not reply["ok"] or (sending := self._mounts.wait_for_writes()):
+                return reply if not reply["ok"] else {"ok": False, "message": sending}
         reply = self.kill({"op": "kill", "level": "node"})
         if reply["ok"]:
             reply = keep.removed(self._folder, self._spec, self._base)
         if reply["ok"]:
             self.heartbeat.leave()
-            if unremoved := agent_folders.clear(self._folder, self._spec):
-                reply["message"] = "; ".join(filter(None, (reply.get("message"), unremoved)))
+            told = [reply.get("message"), self._mounts.lost, agent_folders.clear(self._folder, self._spec)]
+            if any(told):
+                reply["message"] = "; ".join(filter(None, told))
             self._over_at = time.monotonic() + 0.1
             with contextlib.suppress(RuntimeError):  # no thread more: `tick` ends it
                 threading.Timer(0.1, self._end).start()

@@ -17,11 +17,13 @@ class AgentPrograms:
         self._folder = folder
         self._interpreter = environ
 
-    def setup(self, scripts: list[SetupStep]) -> list[str]:
-        """Return the command of setup, empty for none; it makes a Python environment where needed."""
+    def setup(self, scripts: list[SetupStep], *, buckets: bool = False) -> list[str]:
+        """Return the command of setup, empty for none; it makes a Python environment, and copies buckets."""
         files.write(self._folder / setups.SETUPS, {"setups": scripts})
         needed = scripts or specs(self._folder)
         argv = [sys.executable, "-EsS", PACKAGE, "setups", str(self._folder)] if needed else []
+        if buckets:
+            argv = [sys.executable, "-EsS", PACKAGE, "bucket_setup", str(self._folder), *argv]
         if self._interpreter is None or self._interpreter.made:
             return argv
         return [sys.executable, "-EsS", PACKAGE, "interpreter", "setup", str(self._folder), *argv]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import agent_folders, files, procs, rpc
+from . import agent_folders, files, mounts, procs, rpc
 from .containers import keep
 from .fences import Fences
 from .protocol import StatusReply
@@ -52,7 +52,9 @@ def reply(folder: Path, spec: AgentSpec | None, request: dict[str, Any]) -> Stat
         fences = Fences(folder / agent_folders.FENCES)
         fences.raise_to(scope.level, scope.member, scope.generation, scope.attempt)
     left = procs.kill(scope)
-    return {"ok": not left, "left": left}
+    told = mounts.end(folder, spec) if scope.level == "node" and not left else ""
+    ended: StatusReply = {"ok": not left, "left": left}
+    return {**ended, "message": told} if told else ended
 
 
 def stop(folder: Path, spec: AgentSpec, *, asks: bool = True) -> StatusReply:
@@ -75,10 +77,10 @@ def stop(folder: Path, spec: AgentSpec, *, asks: bool = True) -> StatusReply:
     ended: StatusReply = {"ok": not remaining, "left": remaining}
     if remaining:
         return ended
-    told = keep.removed(folder, spec, keep.user_base())
-    if not told["ok"]:
-        return {**ended, **told}
-    unremoved = agent_folders.clear(folder, spec)
-    if said := "; ".join(filter(None, (told.get("message"), unremoved))):
-        ended["message"] = said
+    removed = keep.removed(folder, spec, keep.user_base())
+    if not removed["ok"]:
+        return {**ended, **removed}
+    told = [removed.get("message"), mounts.end(folder, spec), agent_folders.clear(folder, spec)]
+    if any(told):
+        ended["message"] = "; ".join(filter(None, told))
     return ended

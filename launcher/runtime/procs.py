@@ -51,7 +51,7 @@ class Scope:
     Generation and attempt are the highest that it covers. `scratch` is the run's folder for Ray, which runs in
     `scratch/g<generation>`. `until` is when a rank began that must be spared (clock ticks since boot): a younger orphan
     without a mark may be its child. `containers` are the ids of the run's containers here: the names of their control
-    groups have them.
+    groups have them. Marks with `spared` in place of a generation are not covered.
     """
 
     run: str
@@ -63,6 +63,7 @@ class Scope:
     until: float = math.inf
     scratch: str = ""
     containers: tuple[str, ...] = ()
+    spared: str = ""
 
     def covers(self, mark: str) -> bool:
         """Whether a process with this mark is in the scope."""
@@ -70,7 +71,7 @@ class Scope:
         if (run, place) != (self.run, self.place):
             return False
         if self.level == "node":
-            return True
+            return not self.spared or generation != self.spared
         if self.level == "generation":
             return generation.isdecimal() and int(generation) <= self.generation
         return rank[0] == self.member and rank[1].isdecimal() and int(rank[1]) <= self.attempt

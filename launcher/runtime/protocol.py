@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
 
+    from .protocol_buckets import BucketsSpec, MountRow
     from .protocol_containers import ContainersRequest, ImageRequest
     from .protocol_files import (
         EnvironmentRequest,
@@ -35,9 +36,6 @@ def mismatch(theirs: object) -> str:
     """Return how the other end's protocol differs; an empty string where not."""
     message = f"protocol {theirs or 'unknown'}, not {PROTOCOL}: the launcher and the agent are of different versions"
     return "" if theirs == PROTOCOL else message
-
-
-# Requests to an agent
 
 
 class PlainRequest(TypedDict):
@@ -66,6 +64,7 @@ class PrepareRequest(TypedDict):
     secrets: dict[str, str]
     workdir: bool
     containers: NotRequired[ContainersRequest]
+    buckets: NotRequired[BucketsSpec]
 
 
 class RayRequest(TypedDict):
@@ -123,9 +122,6 @@ AgentRequest: TypeAlias = (
     "PlainRequest | StatusRequest | PrepareRequest | RayRequest | KillRequest | SignalRequest | DriveRequest"
     " | EnvironmentRequest | SupervisorRequest | ImageRequest"
 )
-
-
-# Requests to a supervisor
 
 
 class VerifyRequest(TypedDict):
@@ -189,9 +185,6 @@ SupervisorQuestion: TypeAlias = (
 )
 
 
-# Replies
-
-
 class Reply(TypedDict):
     """What every reply has. Where it is not `ok`, `message` says why."""
 
@@ -207,7 +200,8 @@ class Reply(TypedDict):
     warnings: NotRequired[list[str]]  # of an agent that has started: what a person should look at
     port: NotRequired[int]  # for rendezvous
     held_by: NotRequired[str]  # who holds the lease instead
-    need: NotRequired[Literal["workdir", "wheels", "images"]]  # what has to be sent first
+    need: NotRequired[Literal["workdir", "wheels", "rclone", "images"]]  # what has to be sent first
+    machine: NotRequired[str]  # the architecture that a program is needed for
     missing: NotRequired[list[int]]  # the contents of it that have to be sent
     left: NotRequired[list[int]]  # processes that are alive after a kill
     count: NotRequired[int]  # processes that were sent a signal
@@ -270,6 +264,7 @@ class StatusReply(Reply):
     ray: NotRequired[ProgramStatus]
     setup: NotRequired[ProgramStatus]
     ranks: NotRequired[list[RankStatusRow]]
+    mounts: NotRequired[list[MountRow]]
     head_silence: NotRequired[float | None]
     head_unheard: NotRequired[float | None]
     followed: NotRequired[str | None]  # the address of the head that these two are about

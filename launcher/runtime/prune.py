@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import files, procs
+from . import files, fuse, procs
 from .containers import keep
 
 if TYPE_CHECKING:
@@ -61,6 +61,9 @@ def _used(path: Path) -> float:
 
 
 def _lives(path: Path) -> bool:
+    """Whether a run's folder is in use; one with a mount in it must not be removed: its files are a bucket's."""
+    if fuse.below(path):
+        return True
     spec = files.agent_spec(path)
     if spec is None or procs.agents(spec["run"], spec["place"]):
         return True

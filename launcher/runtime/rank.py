@@ -6,6 +6,7 @@ beyond the deadline that the agent published last, should the agent be stopped a
 is a subreaper: whatever the script leaves behind stays its descendant.
 """
 
+import contextlib
 import ctypes
 import os
 import select
@@ -17,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from . import environment, files, node_fault, procs, ranks, readiness, rpc, start_files
+from . import environment, files, mounts, node_fault, procs, ranks, readiness, rpc, start_files
 from .containers.engines import EngineError
 from .containers.keep import spec_of
 from .deadline import Deadline, now
@@ -30,6 +31,7 @@ BEGUN_TWICE = 3
 REFUSED = 4
 PR_SET_CHILD_SUBREAPER = 36
 LOOK_S = 1.0
+TELL_S = 10.0
 SOON_S = 0.05
 """Seconds between looks at a container whose program has just begun, or has processes left after its end."""
 LATE_S = 0.5
@@ -97,11 +99,28 @@ def main(argv: list[str]) -> int:
     if code is None:
         procs.kill(scope, grace=0)
         return 1
+    if code == 0:
+        _await_writes(folder, own, given)
     end = _end(code)
     while not _kept(own, Path(agent["socket"]), spec, end):
         if not _lives(given["agent"]):
             return 1
     return 0
+
+
+def _await_writes(folder: Path, own: Path, given: EnvironmentReply) -> None:
+    """Wait until the node's writes to buckets are sent: a rank that succeeds has its results there.
+
+    Its log says so, which is also a sign of life. After the limit the rank ends all the same.
+    """
+    until, said = now() + mounts.SEND_S, 0.0
+    while (unsent := mounts.unsent(folder)) and now() < until:
+        if now() - said >= TELL_S:
+            said = now()
+            with contextlib.suppress(OSError), (own / "log").open("a") as log:
+                log.write(f"nvlaunch: sending writes to the bucket: {mounts.listed(unsent)}\n")
+        if not _lives(given["agent"]) or now() > Deadline.read(given["deadline"]) + LATE_S:
+            return
 
 
 def _end(code: int | None) -> RankExitFile:

@@ -156,9 +156,9 @@ class Task:
     `time_limit` is the longest the run may take (s). A run of higher `priority` is placed first and may preempt runs of
     lower priority that are `preemptible`. `on_event` is a command on the launching machine that receives each event as
     JSON. `file_mounts` maps paths on the nodes (absolute, in `~/`, or relative to the workdir) to absolute local paths,
-    `bucket_mounts` to buckets. `workdir` is a local folder, `git` a repository to clone instead. With `dashboard`, Ray's
-    dashboard and job server run beside the head. `given_envs` names the variables that the file does not set, or not
-    alone: a resize keeps their values.
+    `bucket_mounts` to buckets. `workdir` is a local folder, `git` a repository to clone instead. With `dashboard`,
+    Ray's dashboard and job server run beside the head. `given_envs` names the variables that the file does not set, or
+    not alone: a resize keeps their values.
     """
 
     name: str

@@ -10,8 +10,10 @@ from launcher.core.model.actions import Prepare, Unit
 from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.run import Run, RunId
 from launcher.core.model.task import Group
+from launcher.errors import LaunchError
 from launcher.runtime.protocol import PROTOCOL, PrepareRequest, Reply
 from launcher.runtime.protocol_files import AgentSpec, InterpreterSpec
+from launcher.setup.buckets import buckets_spec
 from launcher.setup.layout import Layout
 from launcher.setup.lease import describe_holder, read_holder
 from launcher.setup.ports import HEARTBEAT, PINNED
@@ -20,7 +22,7 @@ from launcher.transport.agent import containers, interpreter, same_machine
 from launcher.transport.agent.addresses import Addresses
 from launcher.transport.agent.answers import done
 from launcher.transport.agent.client import AgentClient
-from launcher.transport.upload import bundle, certificates, files
+from launcher.transport.upload import bundle, certificates, files, rclone
 from launcher.transport.upload.snapshot import Snapshot
 
 PORT_LOCKS = ("/run/lock/nvlaunch-ports", "/tmp/.nvlaunch-ports")  # noqa: S108
@@ -142,6 +144,9 @@ class Provisioner:
         }
         if inside := containers.request(run, here, containers.identities(self._addresses.home, run)):
             request["containers"] = inside
+        spec = buckets_spec(run.task, run.fleet.storage, node.env, rclone.hashes(self._programs(run)))
+        if spec is not None:
+            request["buckets"] = spec
         memory = imex.set_up(client, run, environment.index, node, member)
         return replace(self._prepare(run, client, request), notes=memory.notes, warnings=memory.warnings)
 
@@ -153,10 +158,13 @@ class Provisioner:
     def _prepare(self, run: Run, client: AgentClient, request: PrepareRequest) -> Answer:
         """Send a request to prepare, and the files that the agent asks for, once each."""
         reply = client.ask(request, timeout=20)
-        for name in ("workdir", "wheels", "images"):
+        for name in ("workdir", "wheels", "rclone", "images"):
             if reply.get("need") == name:
                 groups = [one["group"] for one in request["containers"]["specs"]] if name == "images" else []
-                sent = self._send(client, name, self._snapshot(run, client, name, groups))
+                rest = (run, client, name, groups)
+                sent = self._send(
+                    client, name, self._program(run, reply) if name == "rclone" else self._snapshot(*rest)
+                )
                 if not sent["ok"]:
                     return done(sent, client)
                 reply = client.ask(request, timeout=20)
@@ -172,6 +180,22 @@ class Provisioner:
                     self._snapshots[key] = files.keep_images(home, run, groups)
                 else:
                     self._snapshots[key] = files.keep_wheels(home, run.id, wheels) if wheels else files.keep(home, run)
+            return self._snapshots[key]
+
+    @staticmethod
+    def _programs(run: Run) -> dict[str, rclone.RcloneProgram]:
+        """Return the programs for buckets that this machine can send."""
+        return rclone.programs(dict.fromkeys(node.access.wheels for node in run.fleet.nodes if node.access.wheels))
+
+    def _program(self, run: Run, reply: Reply) -> Snapshot:
+        """Return the program for buckets that a node asks for."""
+        with self._reading:
+            program = self._programs(run).get(reply.get("machine", ""))
+            if program is None:
+                raise LaunchError("the rclone for this node was removed from this machine while the run started")
+            key = (run.id, program.digest)
+            if key not in self._snapshots:
+                self._snapshots[key] = rclone.keep(self._addresses.home, run.id, program)
             return self._snapshots[key]
 
     @staticmethod

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin, is_typeddi
 
 from typing_extensions import NotRequired
 
-from launcher.runtime import protocol, protocol_files
+from launcher.runtime import protocol, protocol_buckets, protocol_files
 
 LARGEST = 64 << 20
 """Bytes of one reply: a head with 10,000 nodes sends some 3 MiB."""
@@ -116,7 +116,7 @@ def _reader(kind: Any, what: str) -> _Reader:
 
 
 def _object(kind: Any, what: str) -> _Reader:
-    names = {**vars(protocol_files), **vars(protocol), "NotRequired": NotRequired}
+    names = {**vars(protocol_buckets), **vars(protocol_files), **vars(protocol), "NotRequired": NotRequired}
     hints = {name: eval(hint.__forward_arg__, names) for name, hint in kind.__annotations__.items()}  # noqa: S307 ours
     required = {name for name, hint in hints.items() if get_origin(hint) is not NotRequired}
     readers = {name: _reader(hint, f"`{name}`") for name, hint in hints.items()}

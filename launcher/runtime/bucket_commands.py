@@ -1,0 +1,74 @@
+"""The commands of rclone for one bucket, and their environment. Keys are in the environment alone."""
+
+import os
+import posixpath
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from .protocol_buckets import BucketSpec
+
+CONNECT_S = 10
+IDLE_S = 60
+"""Seconds to connect to a store, and without a byte from it, after which a request is made again."""
+
+_COMMON = ("--contimeout", f"{CONNECT_S}s", "--timeout", f"{IDLE_S}s")
+_COPY = ("--checksum", "--transfers", "16", "--checkers", "16", "--retries", "5", "--retries-sleep", "2s")
+_TOLD = ("--use-json-log", "--stats", "2s", "--stats-log-level", "NOTICE")
+
+
+class MissingKeyError(Exception):
+    """A variable with a key is nowhere; the message names it."""
+
+
+def target(folder: Path, to: str) -> str:
+    """Return the path of a bucket on the node."""
+    return os.path.normpath(folder / "workdir" / Path(to).expanduser())
+
+
+def environment(spec: BucketSpec, base: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of rclone for a bucket; MissingKeyError.
+
+    `known` are the variables and secrets that may hold keys. Variables of rclone's own are not taken from the login:
+    they would change what is asked for.
+    """
+    env = {name: value for name, value in base.items() if not name.startswith("RCLONE_")}
+    if bundle := env.pop("AWS_CA_BUNDLE", None):  # older releases refuse to start with it
+        env["RCLONE_CA_CERT"] = bundle
+    for name, source in spec["variables"].items():
+        if source not in known:
+            raise MissingKeyError(f"`{source}`, which holds a key for `{spec['url']}`, is not set on the node")
+        env[name] = known[source]
+    files = {name: os.path.expanduser(path) for name, path in spec["files"].items()}
+    return {"RCLONE_CONFIG": "/dev/null", **env, **spec["settings"], **files}
+
+
+def copy(program: str, spec: BucketSpec, to: str) -> list[str]:
+    """Return the command that copies a bucket, or a file of it, or one of a web server."""
+    if spec["web"]:
+        at = (
+            posixpath.join(to, posixpath.basename(spec["remote"].partition("?")[0])) if spec["to"].endswith("/") else to
+        )
+        return [program, "copyurl", *_COMMON, "--retries", "5", *_TOLD, "--", spec["remote"], at]
+    return [program, "copyto", *_COMMON, *_COPY, *_TOLD, "--", spec["remote"], to]
+
+
+def look(program: str, spec: BucketSpec) -> list[str]:
+    """Return the command that lists a bucket: a mount is made without asking the store."""
+    return [program, "lsf", *_COMMON, "--low-level-retries", "3", "--max-depth", "1", "--", spec["remote"]]
+
+
+def make(program: str, spec: BucketSpec) -> list[str]:
+    """Return the command that makes a bucket, unless there is one."""
+    return [program, "mkdir", *_COMMON, "--retries", "1", "--", spec["remote"]]
+
+
+def mount(program: str, spec: BucketSpec, to: str, device: str, cache: Path, *, allow_other: bool) -> Sequence[str]:
+    """Return the command that mounts a bucket and stays."""
+    cached = spec["mode"] == "MOUNT_CACHED"
+    return [
+        *(program, "mount", *_COMMON, "--devname", device, "--cache-dir", str(cache)),
+        *("--vfs-cache-mode", "writes" if cached else "off"),
+        *(("--vfs-write-back", "1s", "--vfs-cache-max-age", "1h") if cached else ()),
+        *(("--allow-other",) if allow_other else ()),
+        *("--dir-cache-time", "10s", "--", spec["remote"], to),
+    ]

@@ -1,0 +1,54 @@
+"""What the keeper of a node's mounts writes down of them, and what is left unsent in their caches."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+from . import files
+from .protocol_buckets import MountsFile
+
+NAME = "mounts.json"
+CACHES = "bucket-cache"
+"""The folder in a run's folder with a cache of writes for each bucket that is mounted with one."""
+UNSENT = "unsent"
+"""The folder in a run's folder that keeps writes which were not sent when the run was killed here."""
+MOST_NAMES = 5
+MOST_FILES = 20_000
+"""Files of a cache that are looked at: beyond that, their number is a lower bound."""
+
+
+def read(folder: Path) -> MountsFile | None:
+    """Return what the keeper said last; None where it has said nothing."""
+    return cast("MountsFile | None", files.read(folder / NAME))
+
+
+def cache(folder: Path, number: int) -> Path:
+    """Return the cache of a mount."""
+    return folder / CACHES / str(number)
+
+
+def unsent(cache: Path) -> list[tuple[str, int]]:
+    """Return the files in a cache that are not in the bucket, with their sizes in bytes.
+
+    rclone keeps what it knows of a file beside the file, and there `Dirty` until it is sent.
+    """
+    return list(_unsent(cache / "vfsMeta"))
+
+
+def _unsent(meta: Path) -> Iterator[tuple[str, int]]:
+    seen = 0
+    for folder, _, names in os.walk(meta):
+        for name in sorted(names):
+            seen += 1
+            if seen > MOST_FILES:
+                return
+            path = Path(folder) / name
+            try:
+                found = json.loads(path.read_bytes())
+            except (OSError, ValueError):
+                continue  # it is being written, or has just been removed
+            if isinstance(found, dict) and found.get("Dirty"):
+                size = found.get("Size")
+                yield str(path.relative_to(meta)), size if isinstance(size, int) else 0

@@ -1,0 +1,115 @@
+"""Buckets that are mounted on a node for the life of its run."""
+
+import os
+import signal
+from pathlib import Path
+
+from launcher.core.model.buckets import BucketMount, MountMode, ObjectStore
+from tests.real.buckets.conftest import NewNode
+from tests.real.buckets.store import Store, wait_until
+
+
+def _mount(bucket: str, mode: MountMode = MountMode.MOUNT) -> BucketMount:
+    return BucketMount(url=f"s3://{bucket}", store=ObjectStore.S3, bucket=bucket, mode=mode)
+
+
+def test_a_mount_outlives_gangs_and_ends_with_the_run(store: Store, new_node: NewNode) -> None:
+    (store.bucket("plain") / "file").write_text("content")
+    node = new_node({"data": _mount("plain")})
+    assert node.prepared()["phase"] == "done"
+    here = node.folder / "workdir" / "data"
+    assert (here / "file").read_text() == "content"
+    (rclone,) = node.pids("rclone")
+    killed = node.ask(op="kill", level="rank", member="main/0", generation=0, attempt=1)
+    assert killed["ok"]
+    assert node.ask(op="kill", level="generation", member="main/0", generation=5)["ok"]
+    assert node.pids("rclone") == [rclone]
+    (here / "new").write_text("written")
+    assert (store.bucket("plain") / "new").read_text() == "written"
+    assert node.ask(op="status")["mounts"][0]["up"]
+    assert node.stop() == {"ok": True, "left": []}
+    assert node.mounted() == []
+    assert not here.exists()
+    assert sorted(path.name for path in store.bucket("plain").iterdir()) == ["file", "new"]
+
+
+def test_a_mount_whose_rclone_dies_or_hangs_is_made_again(store: Store, new_node: NewNode) -> None:
+    (store.bucket("again") / "file").write_text("content")
+    node = new_node({"data": _mount("again")})
+    assert node.prepared()["phase"] == "done"
+    file = node.folder / "workdir" / "data" / "file"
+    for number in (signal.SIGKILL, signal.SIGSTOP):
+        (rclone,) = node.pids("rclone")
+        os.kill(rclone, number)
+        wait_until(lambda before=rclone: node.pids("rclone") not in ([], [before]) and node.up(), 60)
+        assert file.read_text() == "content"
+    assert "mounted again, 2 times" in node.rows()[0]["message"]
+    assert "did not answer" in (node.folder / "log" / "mounts.log").read_text()
+    assert node.stop()["ok"]
+    assert node.mounted() == []
+
+
+def test_no_dead_mount_is_left_by_an_agent_or_keeper_that_is_killed(store: Store, new_node: NewNode) -> None:
+    store.bucket("killed")
+    node = new_node({"data": _mount("killed")})
+    assert node.prepared()["phase"] == "done"
+    (keeper,) = node.pids("mount_keeper")
+    os.kill(keeper, signal.SIGKILL)
+    wait_until(lambda: node.pids("mount_keeper") not in ([], [keeper]) and len(node.mounted()) == 1 and node.up(), 60)
+    os.kill(node.agent(), signal.SIGKILL)
+    wait_until(lambda: node.mounted() == [] and node.pids("rclone") == [], 30)
+    assert node.begin()["ok"]
+    assert node.prepared()["phase"] == "done"
+    (keeper,) = node.pids("mount_keeper")
+    os.kill(keeper, signal.SIGSTOP)
+    os.kill(node.agent(), signal.SIGKILL)
+    stopped = node.orphans(op="stop")
+    assert stopped["ok"], stopped
+    assert node.mounted() == []
+
+
+def test_a_cached_mount_sends_its_writes_before_the_run_ends(store: Store, new_node: NewNode) -> None:
+    bucket = store.bucket("cached")
+    node = new_node({"out": _mount("cached", MountMode.MOUNT_CACHED)})
+    assert node.prepared()["phase"] == "done"
+    (node.folder / "workdir" / "out" / "model").write_bytes(b"x" * 3_000_000)
+    first = node.ask(op="stop")
+    assert not first["ok"] and "1 file, 3.0 MB (model)" in first["message"], first
+    ended: dict[str, object] = {}
+    wait_until(lambda: ended.update(node.ask(op="stop")) or ended["ok"], 30)
+    assert "message" not in ended
+    assert (bucket / "model").stat().st_size == 3_000_000
+
+
+def test_writes_that_were_not_sent_are_named_and_never_sent_after_a_kill(store: Store, new_node: NewNode) -> None:
+    bucket = store.bucket("unsent")
+    node = new_node({"out": _mount("unsent", MountMode.MOUNT_CACHED)})
+    assert node.prepared()["phase"] == "done"
+    store.proxy.leave()
+    try:
+        (node.folder / "workdir" / "out" / "late").write_text("late")
+        killed = node.ask(op="kill", level="node", grace=0)
+    finally:
+        store.proxy.come_back()
+    assert killed["ok"]
+    assert "writes were not sent to the bucket: 1 file, 4 B (late)" in killed["message"]
+    assert node.mounted() == []
+    kept = [path for path in (node.folder / "unsent").rglob("late") if "vfsMeta" not in path.parts]
+    assert [path.read_text() for path in kept] == ["late"]
+    assert node.prepared()["phase"] == "done"
+    wait_until(node.up)
+    assert os.listdir(node.folder / "workdir" / "out") == []
+    assert node.stop()["ok"]
+    assert list(bucket.iterdir()) == []
+
+
+def test_a_path_that_is_in_use_is_refused_by_name(store: Store, new_node: NewNode, tmp_path: Path) -> None:
+    store.bucket("taken")
+    target = tmp_path / "taken"
+    target.mkdir()
+    (target / "mine").write_text("mine")
+    node = new_node({str(target): _mount("taken")})
+    assert node.prepare()["ok"]
+    wait_until(lambda: node.rows() and "is not an empty folder" in node.rows()[0]["message"])
+    assert node.stop()["ok"]
+    assert (target / "mine").read_text() == "mine"
