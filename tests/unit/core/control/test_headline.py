@@ -61,7 +61,9 @@ def test_whether_a_server_is_ready_is_told_of_rank_0_alone() -> None:
     node = here.record.slots[MemberName("main/0")].node
 
     def told(*, ready: bool, unready: float = 0.0) -> str:
-        here.agent(node, ranks=tuple(replace(one, ready=ready, unready=unready) for one in here.views[node].agent.ranks))  # type: ignore[union-attr]
+        here.agent(
+            node, ranks=tuple(replace(one, ready=ready, unready=unready) for one in here.views[node].agent.ranks)
+        )  # type: ignore[union-attr]
         decision = here.decide()
         assert decision.ready == {"main/0": ready}
         return decision.status_message
