@@ -119,6 +119,7 @@ class AgentReport:
     `head_silent` is how long the head's machine has not answered it (s); None while it listens for no head.
     `head_unheard` is how long nothing on that machine took its heartbeats (s): a machine that refuses them answers.
     `fault` is the fault of the node itself behind something that failed there: nothing can be written or started.
+    `mounts` are the troubles of mounted buckets, each with its path.
     """
 
     setup: Step = Step()
@@ -127,6 +128,7 @@ class AgentReport:
     head_silent: float | None = None
     head_unheard: float | None = None
     fault: str = ""
+    mounts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

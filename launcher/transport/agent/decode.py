@@ -69,6 +69,7 @@ def _node_view(reply: StatusReply, *, ending: bool) -> NodeView:
         head_silent=reply.get("head_silence"),
         head_unheard=reply.get("head_unheard"),
         fault=_fault(reply),
+        mounts=tuple(f"{row['to']}: {row['message']}"[:LONGEST] for row in reply.get("mounts", ()) if row["message"]),
     )
     return Seen(agent=agent)
 
