@@ -3,13 +3,14 @@
 How much is sent to each node, and the copy that its controllers send.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from launcher.admission.listener import AdmissionListener, FilesWeighed
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.run import Run
 from launcher.core.model.task import Task
-from launcher.transport.upload import files
+from launcher.transport.upload import buckets, files
 
 
 def weigh(listener: AdmissionListener, task: Task, fleet: Inventory) -> None:
@@ -30,6 +31,12 @@ def copy_files(home: Path, run: Run) -> tuple[str, ...]:
     A node that joins next week gets the same.
     """
     return files.keep(home, run).changed if _sends_files(run.task, run.fleet) else ()
+
+
+def upload_buckets(run: Run, secrets: Mapping[str, str]) -> None:
+    """Upload what a task's buckets are to hold before nodes use them; LaunchError."""
+    if not run.fleet.capabilities.imaginary:
+        buckets.upload(run, secrets)
 
 
 def _sends_files(task: Task, fleet: Inventory) -> bool:
