@@ -57,7 +57,10 @@ class CommandDriver:
             if self._detach or accepted.how is Acceptance.QUEUED:
                 return start_detached(self._store, accepted)
             begin(self._store, accepted)
-            with RunProgress(_dashboard(self._store, accepted)) as progress, _output(self._store, accepted, self._rank, progress) as show:
+            with (
+                RunProgress(_dashboard(self._store, accepted)) as progress,
+                _output(self._store, accepted, self._rank, progress) as show,
+            ):
                 return follow(self._store, accepted.id, progress, after=accepted.after, each=show)
 
 
