@@ -14,11 +14,10 @@ ACCELERATE = (
     "safetensors",
     "packaging",
     "pyyaml",
-    "psutil",
     "tqdm",
     "filelock",
 )
-"""Accelerate of the time of Debian's PyTorch 1.13, and what it imports; numpy is Debian's too."""
+"""Accelerate of the time of Debian's PyTorch 1.13, and what it imports; numpy and psutil are Debian's too."""
 
 
 @pytest.fixture(scope="session")
