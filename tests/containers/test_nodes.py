@@ -22,7 +22,8 @@ from launcher.ports import Command, Stream
 from launcher.runtime import rpc
 from launcher.runtime.protocol import PROTOCOL
 from launcher.setup import layout
-from tests.containers.docker import Docker
+from tests.containers.docker import Docker, rootfs
+from tests.containers.registry import Registry
 from tests.real import local
 
 ODD = "a'b\"c $HOME `id` \\\n\n  two lines\t\u00fc\U0001f600 " + "x" * 100_000
@@ -336,3 +337,49 @@ def test_an_image_that_cannot_be_had_fails_setup_with_the_reason(
     site.prepare(ends="failed")
     assert said in site.log()
     site.stand.take_down()
+
+
+def test_a_tag_that_moves_gives_no_node_another_image(docker: Docker, tmp_path: Path) -> None:
+    registry = Registry()
+    try:
+        first = registry.put("latest", rootfs(tmp_path / "one.tar", "first"))
+        image = f"{registry.address}/box:latest"
+        site = Site(tmp_path, "box-6", docker, replace(IMAGE, image=image), nodes=3)
+        site.prepare("r1-n1", "r1-n2")
+        registry.put("latest", rootfs(tmp_path / "two.tar", "second"))
+        docker.client(
+            "rmi", "--force", docker.said("images", "--quiet", f"{registry.address}/box").split()[0], check=False
+        )
+        site.prepare("r1-n3")  # as of a spare, or of a replacement a week later
+        assert registry.pulls[-1] == first or registry.pulls.count("latest") <= 2
+        for slot in site.stand.slots:
+            site.start(1, "cat /mark; env | grep ^BOX=", node=slot.node)
+            assert site.end(1, slot.node) == 0
+            assert site.lines(1, slot.node) == ["first", "BOX=of-the-registry"]
+        site.stand.take_down()
+        assert site.containers("--all") == []
+    finally:
+        registry.close()
+
+
+def test_an_image_that_differs_between_nodes_is_an_error_that_names_both(docker: Docker, tmp_path: Path) -> None:
+    root = rootfs(tmp_path / "one.tar", "first")
+    here = docker.said("import", str(root), "differs:1")
+    site = Site(tmp_path, "box-7", docker, replace(IMAGE, image="differs:1"), nodes=2)
+    site.prepare("r1-n1")
+    other = docker.said("import", str(rootfs(tmp_path / "two.tar", "second")), "differs:1")
+    site.prepare("r1-n2", ends="failed")
+    assert here in site.log("r1-n2")
+    assert other in site.log("r1-n2")
+    site.stand.take_down()
+
+
+def test_a_tag_that_the_registry_does_not_have_is_named(docker: Docker, tmp_path: Path) -> None:
+    registry = Registry()
+    try:
+        site = Site(tmp_path, "box-8", docker, replace(IMAGE, image=f"{registry.address}/box:none"))
+        site.prepare(ends="failed")
+        assert "the registry has no such image or tag" in site.log()
+        site.stand.take_down()
+    finally:
+        registry.close()
