@@ -12,7 +12,7 @@ from launcher.core.model.simulation import SimSettings
 from launcher.sim.world import Rows
 
 WAKE_S = 0.02
-"""How often a real wait looks whether it is woken (s)."""
+"""How often a real wait looks whether it is woken, and how long it lasts at least (s): no clock takes a whole CPU."""
 
 
 class SimClock:
@@ -50,6 +50,8 @@ class SimClock:
 
         A wait without an end takes real time.
         """
+        if not self._jumps and not wake():
+            time.sleep(WAKE_S)
         while not wake() and (left := until - self.now()) > 0:
             if self._jumps and math.isfinite(until):
                 self._save(until)
