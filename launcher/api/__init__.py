@@ -24,7 +24,7 @@ from launcher.admission.compare import compare_levels
 from launcher.admission.context import AdmissionContext
 from launcher.admission.launch import admit
 from launcher.admission.plan import plan as place_task
-from launcher.admission.queue.chain import admit_queued
+from launcher.admission.queue.chain import admit_chain, admit_queued
 from launcher.admission.request import Request, RequestSource, read_request
 from launcher.api.log_lines import LogLine, log_lines
 from launcher.api.plan import Plan, PlanComparison, describe, describe_choices
@@ -115,16 +115,21 @@ def up(
     envs: Mapping[str, str] | None = None,
     secrets: Mapping[str, str] | None = None,
     queue: bool = False,
+    after: str | None = None,
     home: Home = None,
 ) -> RunInfo:
-    """Start a task, or resize its run.
+    """Start a task, or resize its run. SpecError for a pipeline of several tasks: start them with `after`.
 
     Return once the run has its nodes, with a controller of its own (as `up -d`).
 
-    With `queue` it waits in the queue where it does not fit now, and is returned at once. `secrets` has values.
+    With `queue` it waits in the queue where it does not fit now, and is returned at once. With `after` it starts once
+    that run has succeeded. `secrets` has values.
     """
     context = _context(home)
     request = _request(context, task, inventory, name, envs, secrets)
+    if after is not None:
+        (accepted,) = admit_chain(context, (request,), after=after)
+        return _info(context.store, start_detached(context.store, accepted))
     row = (admit_queued if queue else admit)(context, request, partial(start_detached, context.store))
     return _info(context.store, row)
 

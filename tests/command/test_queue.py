@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -163,3 +165,37 @@ def test_a_preempted_run_goes_back_to_the_queue_and_goes_on_with_its_secrets(hal
     assert kept.parent.name == f"{low}-2"
     # Where its checkpoints are named after.
     assert task_id(Store(hall.home).load(again.id)[0]) == f"nvlaunch-{low}"
+
+
+def test_a_pipeline_goes_on_without_the_command_that_started_it(hall: Hall) -> None:
+    """The command is killed while the first run goes on: the controller of that run starts the next one's."""
+    hall.inventory.write_text(FLEET.replace("1000000", "40"))
+    text = f"name: chain\n---\nname: a\n{task(1, 2)}\n---\nname: b\n{task(2, 2)}"
+    with hall.begin("up", str(hall.task("chain", text)), "-i", str(hall.inventory), "-y") as command:
+        hall.until("chain-a", lambda seen: seen["state"] == "running")
+        command.kill()
+        command.communicate()
+    assert hall.row("chain-b").status_message == "waits until `chain-a` has succeeded"
+    hall.until("chain-b", lambda seen: seen["state"] == "succeeded")
+    assert at(hall, "chain-b", EventKind.LAUNCHED) > at(hall, "chain-a", EventKind.ENDED)
+
+
+def test_a_run_after_another_ends_with_it_where_that_does_not_succeed(hall: Hall) -> None:
+    hall.accepted("first", task(1, 2), "-d")
+    told = hall.up("second", task(1, 2), "--after", "first")
+    assert told.returncode == 0, told.stderr
+    assert "Queued second: waits until `first` has succeeded" in told.stderr
+    (waiting,) = hall.queue()
+    assert (waiting["name"], waiting["position"]) == ("second", None)
+    assert hall.run("down", "first", "-y").returncode == 0
+    over = hall.until("second", lambda seen: seen["state"] == "stopped")
+    assert over["status_message"] == "not started: `first` did not succeed (stopped)"
+
+
+def test_a_task_is_read_from_stdin(hall: Hall) -> None:
+    args = [sys.executable, "-m", "launcher.cli"]
+    planned = [*args, "plan", "-", "-i", str(hall.inventory)]
+    done = subprocess.run(planned, input=task(1, 2), env=hall.env, text=True, capture_output=True)
+    assert "plan for `stdin`: 1 slice, 2 nodes" in done.stdout, done.stderr
+    wrong = subprocess.run([*args, "validate", "-"], input="rnu: x", env=hall.env, text=True, capture_output=True)
+    assert "<stdin>:1:1: unknown key `rnu`" in wrong.stderr

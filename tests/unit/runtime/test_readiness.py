@@ -33,9 +33,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(self.server.code)
         self.end_headers()
 
-    do_POST = do_GET
+    do_POST = do_GET  # noqa: N815  the name is that of http.server
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, *_: Any) -> None:
         """Say nothing."""
 
 

@@ -1,6 +1,5 @@
 """A workdir from git: which commit, which files, and that a hostile repository runs nothing here."""
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -42,7 +41,7 @@ def fetched(origin: Path, tmp_path: Path, ref: str | None = None) -> tuple[str, 
     found = clone(GitWorkdir(url=f"file://{origin}", ref=ref), tmp_path / "home")
     assert found.commit is not None
     assert found.checkout is not None
-    return found.commit, sorted(os.listdir(found.checkout))
+    return found.commit, sorted(path.name for path in Path(found.checkout).iterdir())
 
 
 def test_branch_tag_commit_and_short_commit_are_checked_out(origin: Path, tmp_path: Path) -> None:
