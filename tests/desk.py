@@ -77,12 +77,13 @@ class Desk:
     def until(self, name: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The status of a run as soon as it is as it should be; looked at here, not by a process each time."""
         deadline = time.monotonic() + AMPLE_S
-        while not (seen := self._seen(name)) or not holds(seen):
+        while not (seen := self.seen(name)) or not holds(seen):
             assert time.monotonic() < deadline, self.run("events", name).stdout
             time.sleep(0.02)
         return seen
 
-    def _seen(self, name: str) -> dict[str, Any]:
+    def seen(self, name: str) -> dict[str, Any]:
+        """The status of a run, read here; empty before there is one."""
         shelf = StatusReader(self.home)
         return dict(json.loads(shelf.find(name).snapshot)) if name in shelf.names() else {}
 

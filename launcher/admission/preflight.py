@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
+from launcher.admission import engines
 from launcher.admission.allocation import way_hint
 from launcher.admission.domains import _guesses, unknown_domains, with_domains
 from launcher.admission.node_checks import (
@@ -69,13 +70,14 @@ class Preflight:
         self._left_out = frozenset(unknown_domains(fleet))
         self._remembered = dict(remembered)
         self._avoided = avoided
+        self._engine = fleet.container_engine
         self._blind = 0
         self._last: tuple[tuple[Inventory, UnavailableNodes], Placement | Shortfall] | None = None
 
     @property
     def fleet(self) -> Inventory:
-        """Return the inventory with known domains, and guesses for unasked nodes."""
-        return with_domains(self._written, self._domains())
+        """Return the inventory with known domains, guesses for unasked nodes, and the engine of containers."""
+        return replace(with_domains(self._written, self._domains()), container_engine=self._engine)
 
     def place(self, unavailable: UnavailableNodes) -> Placement | Shortfall:
         """Return a placement on fit nodes, or why there is none.
@@ -252,6 +254,9 @@ class Preflight:
         if len(self.unhealthy) == before:
             self._single_out(compare_all(self.of(placement)), "the run")
             self._check_head()
+            members = [self.examined[name] for name in placement.nodes]
+            self._engine = engines.choose(self._task, self._written.container_engine, members)
+            self.unhealthy.update(engines.unfit(self._task, self._engine, members))
         return len(self.unhealthy) > before
 
     def _single_out(self, findings: Iterable[Finding], whose: str) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from launcher.admission import engines
 from launcher.admission.current_inventory import whole
 from launcher.admission.domains import guessed
 from launcher.admission.listener import ControllerListener
@@ -203,7 +204,8 @@ class StoreAllotter:
         for one in found:
             if (domain := _reported_domain(one)) is not None:
                 reported[one.node.name] = domain
-        return {one.node.name: _against(run, one) for one in found}
+        lacking = engines.unfit(run.task, run.fleet.container_engine, found)
+        return {one.node.name: _against(run, one) or lacking.get(one.node.name) for one in found}
 
 
 def _reported_domain(one: Examined) -> str | None:

@@ -6,10 +6,11 @@ installed on the node, and nothing is left there.
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from launcher.core.model.container import Engine
 from launcher.core.model.inventory import GpuDriver, Node
-from launcher.probe import folders, imex, limits, nvidia_smi, resources, slurm, system, xid
+from launcher.probe import engines, folders, imex, limits, nvidia_smi, resources, slurm, system, xid
 from launcher.probe.folders import FolderTrial, LeasePlace
 from launcher.probe.imex import ImexDomain, ImexFiles
 from launcher.probe.limits import Limits
@@ -56,6 +57,7 @@ class Facts:
     """The facts about one node; each is Unknown if it could not be read.
 
     `clock` is how far the clock of the node is ahead of ours (s). `imex_active` None: the service is not installed.
+    `engines` says of each engine of containers why it cannot be used; empty where it can.
     """
 
     host: HostInfo | Unknown
@@ -81,6 +83,7 @@ class Facts:
     imex_files: ImexFiles | Unknown
     xids: tuple[Xid, ...] | Unknown
     infiniband: tuple[IbPort, ...] | Unknown
+    engines: Mapping[Engine, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +147,7 @@ def probes(node: Node, *, paths: Sequence[str] = (), leases: Sequence[str] = ())
         "logind": _command(system.LOGIND_COMMAND, QUICK),
         "sudo": _command(system.SUDO_COMMAND, QUICK),
         "infiniband": builtin("infiniband"),
+        **{engines.probe_name(one): _command(argv, engines.TIMEOUT) for one, argv in engines.COMMANDS.items()},
         **{space_probe(path): builtin("space", path) for path in (*PATHS, SHARED_MEMORY)},
         **{
             f"trial {path}": builtin("trial", path, *wants, timeout=10.0)
@@ -234,6 +238,7 @@ def parse_facts(
         imex_files=imex.read_files(ask("imex_files")),
         xids=_xids(results),
         infiniband=resources.read_infiniband(ask("infiniband")),
+        engines=engines.read_engines(results),
     )
 
 

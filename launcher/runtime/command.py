@@ -149,7 +149,14 @@ def run(folder: Path, agent: AgentSpec | None, request: CommandRequest) -> None:
 
 
 def entered(
-    folder: Path, spec: ContainerSpec, base: dict[str, str], memory: Path, env: dict[str, str], request: CommandRequest
+    folder: Path,
+    spec: ContainerSpec,
+    base: dict[str, str],
+    memory: Path,
+    env: dict[str, str],
+    request: CommandRequest,
+    *,
+    terminal: bool = False,
 ) -> tuple[list[str], dict[str, str]]:
     """Return the engine's command for a command in a container, and the variables of the engine's client."""
     agent = files.agent_spec(folder)
@@ -159,7 +166,7 @@ def entered(
     own = memory / f"exec.{request['token']}"
     own.mkdir(mode=0o700, exist_ok=True)
     where = Place(folder, spec, state, base)
-    argv = where.command(own, env, request["argv"], umask=login.own_umask())
+    argv = where.command(own, env, request["argv"], umask=login.own_umask(), terminal=terminal)
     return argv, {**where.client_env, environment.MARK: env[environment.MARK]}
 
 

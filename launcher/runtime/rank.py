@@ -173,7 +173,7 @@ def _begin(
     secrets = environment.declared(files.read(Path(given["secrets"])) or {}, spec.get("secrets"))
     last = {environment.MARK: os.environ[environment.MARK], "NVLAUNCH_HEARTBEAT": str(own / ranks.HEARTBEAT)}
     if container := spec_of(folder, spec["variables"]["group"]):
-        env = {**environment.of_rank(folder, spec, {}, secrets), **last}
+        env = {**environment.of_rank(folder, {**spec, "python": ""}, {}, secrets), **last}
         _ask_readiness(own, spec, env)
         inside = Path(given["secrets"]).parent / f"{own.parent.name}.{own.name}"
         return InnerScript(

@@ -1,10 +1,14 @@
 """A shell at a terminal beside a rank: with the rank's variables, in its folder."""
 
 import os
+import sys
 from pathlib import Path
 
 from . import command, environment, files, rpc, spawn
+from .containers.engines import EngineError
 from .protocol import PROTOCOL
+from .protocol_containers import ContainerSpec
+from .protocol_files import CommandRequest
 
 TERMINAL = ("TERM", "COLORTERM", "SSH_AUTH_SOCK")
 
@@ -16,6 +20,11 @@ def main(argv: list[str]) -> int:
     base = _base(folder)
     spawn.raise_limits()
     terminal = {name: os.environ[name] for name in TERMINAL if name in os.environ}
+    if (container := command.inside(folder, label)) is not None and (
+        entered := _inside(folder, label, container, terminal)
+    ):
+        argv, env = entered
+        os.execvpe(argv[0], argv, env)
     env = {**command.variables(folder, label, {}, base), **terminal}
     os.chdir(command.place(folder))
     os.execvpe(env["SHELL"], [env["SHELL"]], env)
@@ -31,3 +40,27 @@ def _base(folder: Path) -> dict[str, str]:
         except (OSError, ValueError, KeyError):
             pass  # its run is over
     return environment.user(os.environ)
+
+
+def _inside(
+    folder: Path, label: str, container: ContainerSpec, terminal: dict[str, str]
+) -> tuple[list[str], dict[str, str]] | None:
+    """Return the command of a shell in a container and its variables; None where the run is over."""
+    agent = files.agent_spec(folder)
+    if agent is None:
+        return None
+    try:
+        given = rpc.ask(Path(agent["socket"]), {"op": "environment", "protocol": PROTOCOL}, timeout=5)
+        token = f"visit.{os.getpid()}"
+        env = command.variables(folder, label, {}, {})
+        shown: dict[str, str] = {name: terminal[name] for name in ("TERM", "COLORTERM") if name in terminal}
+        request: CommandRequest = {"token": token, "argv": ["bash"], "label": label, "env": {}, "timeout": None}
+        mark = {environment.MARK: command.mark(agent, token)}
+        memory = Path(given["secrets"]).parent
+        env |= shown
+        env |= mark
+        return command.entered(folder, container, given["base"], memory, env, request, terminal=True)
+    except (OSError, ValueError, KeyError):
+        return None  # its run is over
+    except EngineError as error:
+        sys.exit(f"nvlaunch: {error}")

@@ -6,6 +6,7 @@ Its nodes are well, but for those that are silent from the start.
 from collections.abc import Mapping, Sequence
 from uuid import NAMESPACE_OID, uuid5
 
+from launcher.core.model.container import Engine
 from launcher.core.model.inventory import Node
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.simulation import FaultKind, SimSettings
@@ -89,6 +90,7 @@ def _facts(node: Node) -> Facts:
         imex_files=ImexFiles(nodes=None, nodes_hash=None, config_hash=None, channel=True, usable=True),
         xids=(),
         infiniband=(),
+        engines=dict.fromkeys(Engine, ""),
     )
 
 

@@ -121,7 +121,7 @@ class Bed:
 
     def status(self) -> dict[str, Any]:
         """What is said of the run now; empty where none was accepted."""
-        return self.desk._seen(self.cell.name)
+        return self.desk.seen(self.cell.name)
 
     def runs(self) -> bool:
         """Whether the run runs, and each rank of its newest attempt has begun."""

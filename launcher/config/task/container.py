@@ -117,22 +117,26 @@ IMAGE_ID_FIELD = Field(
 
 def read_container(own: Values, task: Values, out: Diagnostics) -> Container | None:
     """Return the container of a group, by its own keys or those of the task; None without an image."""
-    owner = next((one for one in (own, task) if one.has(KEY) or one.section("resources").has(IMAGE_ID)), own)
-    keys, resources = owner.section(KEY), owner.section("resources")
-    if keys.has("image") and resources.has(IMAGE_ID):
+    owner = next((one for one in (own, task) if one.section(KEY).has("image") or _has_id(one)), own)
+    resources = owner.section("resources")
+    keys = own.section(KEY).over(owner.section(KEY))
+    if owner.section(KEY).has("image") and _has_id(owner):
         what = f"`{IMAGE_ID}` and `image` of `{KEY}` are both given, but mean the same"
         out.mistake(keys.key_of("image"), what, "remove one of the two")
         return None
     written, mark = (
-        (keys.get("image", str), keys.mark_of("image"))
-        if keys.has("image")
+        (owner.section(KEY).get("image", str), keys.mark_of("image"))
+        if owner.section(KEY).has("image")
         else (resources.get(IMAGE_ID, str), resources.mark_of(IMAGE_ID))
     )
     if written is None:
-        if owner.has(KEY) and not keys.has("image") and not resources.has(IMAGE_ID):
+        if own.has(KEY) and not keys.has("image") and not _has_id(owner):
             out.mistake(keys.mark, f"`{KEY}` has no image", "add `image`: the image that the container is made from")
         return None
     image = _image(written, mark, out)
+    if own.has("driver"):
+        hint = "write `run:`, or start the containers of the workers in the program"
+        out.mistake(mark, "a `driver` cannot run in a container: its Ray is that of the run, outside", hint)
     if image is None:
         return None
     engine = keys.get("engine", str)
@@ -145,6 +149,10 @@ def read_container(own: Values, task: Values, out: Diagnostics) -> Container | N
         workdir=keys.get("workdir", str),
         user=keys.get("user", str),
     )
+
+
+def _has_id(owner: Values) -> bool:
+    return owner.section("resources").has(IMAGE_ID)
 
 
 def is_archive(image: str) -> bool:

@@ -35,7 +35,7 @@ class Container:
     """The container of a group on each of its nodes.
 
     `image` is a reference such as `nvcr.io/nvidia/pytorch:25.05-py3`, or the absolute path of an archive. `engine` None
-    is chosen at admission: the first that all nodes have. `options` are words that are added to the engine's command.
+    is that of the run's inventory, where admission notes it. `options` are words added to the engine's command.
     `workdir` None is the workdir of the run, and `user` None the user of the node agent.
     """
 

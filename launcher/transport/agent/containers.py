@@ -7,6 +7,7 @@ from pathlib import Path
 from launcher.core.model.container import ImageSource
 from launcher.core.model.run import Member, Run
 from launcher.core.model.task import Group
+from launcher.errors import LaunchError
 from launcher.runtime.protocol import StatusReply
 from launcher.runtime.protocol_containers import ContainerSpec, ContainersRequest, is_identity
 from launcher.transport.private import made_once
@@ -51,11 +52,14 @@ def request(run: Run, members: Iterable[Member], images: Mapping[str, str]) -> C
 
 def _spec(run: Run, group: Group) -> ContainerSpec | None:
     asked = group.container
-    if asked is None or asked.engine is None:
+    if asked is None:
         return None
+    engine = asked.engine or run.fleet.container_engine
+    if engine is None:  # a run always has one since its nodes were checked
+        raise LaunchError(f"group `{group.name}` has a container, and no engine was chosen for it")
     return {
         "group": group.name,
-        "engine": asked.engine.value,
+        "engine": engine.value,
         "image": asked.image,
         "archive": asked.source is not ImageSource.REGISTRY,
         "options": list(asked.options),
