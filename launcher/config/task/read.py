@@ -23,6 +23,7 @@ from launcher.config.task.local_paths import PathVariables
 from launcher.config.task.nodes_of import colocate_groups
 from launcher.config.task.recovery import read_recovery
 from launcher.config.task.sections import TaskSections, read_sections
+from launcher.config.task.skypilot_docker import with_docker_options
 from launcher.config.task.skypilot_scripts import check_scripts
 from launcher.config.task.skypilot_service import read_readiness
 from launcher.config.task.slice_range import check_ranges
@@ -147,7 +148,7 @@ def _forms(name: str, own: Values, task: Values, overrides: Overrides, out: Diag
     """Return a group once for each alternative accelerator."""
     kinds = read_accelerators(own if own.has("resources") else task, out)
     _check_command(name, own, out, alone=own is task)
-    container = read_container(own, task, out)
+    container = with_docker_options(read_container(own, task, out), own, task, out)
     envs = read_envs((task,) if own is task else (task, own), overrides, out)
     check_scripts(own, envs, out)
     return tuple(
