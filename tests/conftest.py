@@ -20,6 +20,7 @@ class ByRacks(LoadScopeScheduling):
         return LOCAL if layer == "real" else module if layer in ("rig", "real_ssh") else nodeid
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
     """Take part in scheduling where groups were asked for."""
     return ByRacks(config, log) if config.getoption("dist") == "loadgroup" else None

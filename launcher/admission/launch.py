@@ -14,7 +14,7 @@ from launcher.admission.listener import NodesLost, TaskPlaced
 from launcher.admission.plan import never_fits, unavailable
 from launcher.admission.request import Request
 from launcher.admission.resize import find_resizable, request_resize
-from launcher.admission.run_files import check_out, copy_files, weigh
+from launcher.admission.run_files import check_out, copy_files, upload_buckets, weigh
 from launcher.core.model.actions import Acquire
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
@@ -164,6 +164,7 @@ def store_files(context: AdmissionContext, request: Request, run: Run) -> None:
     home = context.store.home
     try:
         write_secrets(secrets_file(home, run.id), request.secrets)
+        upload_buckets(run, request.secrets)
         for path in copy_files(home, run):
             message = f"`{path}` was written while it was copied: nodes may get parts of the old and of the new one"
             context.store.journal.warn(run.id, "files", message, time.time())

@@ -3,6 +3,7 @@
 How much is sent to each node, and the copy that its controllers send.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from launcher.admission.listener import AdmissionListener, CloneBegun, FilesWeig
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.run import Run
 from launcher.core.model.task import Task
-from launcher.transport.upload import files
+from launcher.transport.upload import buckets, files
 from launcher.transport.upload.clone import clone
 
 
@@ -43,6 +44,12 @@ def copy_files(home: Path, run: Run) -> tuple[str, ...]:
     A node that joins next week gets the same.
     """
     return files.keep(home, run).changed if _sends_files(run.task, run.fleet) else ()
+
+
+def upload_buckets(run: Run, secrets: Mapping[str, str]) -> None:
+    """Upload what a task's buckets are to hold before nodes use them; LaunchError."""
+    if not run.fleet.capabilities.imaginary:
+        buckets.upload(run, secrets)
 
 
 def _sends_files(task: Task, fleet: Inventory) -> bool:

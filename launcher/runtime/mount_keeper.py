@@ -10,13 +10,15 @@ import ctypes
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from . import bucket_commands, files, fuse, logs, mounts_file
+from . import bucket_commands, bucket_look, files, fuse, logs, mounts_file
 from .agent_programs import PACKAGE
 from .bucket_setup import Given
 from .protocol_buckets import BucketSpec, MountRow
@@ -28,9 +30,9 @@ PROBE_S = 5.0
 ANSWER_S = 15.0
 """Seconds for the answer, after which its rclone hangs and is killed: files that are open there give errors then."""
 APPEAR_S = 30.0
-LOOK_S = 45.0
-"""Seconds to list a bucket before it is mounted; a listing that is merely long counts as one."""
 LONGEST_PAUSE_S = 30.0
+SAID_S = 60.0
+"""Seconds for which it is said that a mount was made again."""
 END_S = 5.0
 BECOME = "become"
 _PR_SET_PDEATHSIG = 1
@@ -55,6 +57,8 @@ class KeptMount:
         self._again = 0
         self._probe: threading.Thread | None = None
         self._answered = True
+        self._endpoint = _address(spec)
+        self._away_since: float | None = None
 
     def row(self) -> MountRow:
         """Return how it stands."""
@@ -63,7 +67,7 @@ class KeptMount:
             "to": self._to,
             "url": self._spec["url"],
             "up": self._up,
-            "message": self._message,
+            "message": self._message if not self._up or self._away_since is None else self._away(),
             "unsent": len(unsent),
             "unsent_bytes": sum(size for _, size in unsent),
             "names": [name.partition("/")[2] or name for name, _ in unsent[: mounts_file.MOST_NAMES]],
@@ -80,11 +84,17 @@ class KeptMount:
         elif not self._up:
             if any(one.source == self._device for one in fuse.table()):
                 self._up, self._asked, self._pause = True, now, 1.0
-                self._message = f"mounted again, {self._again} times so far" if self._again else ""
+                self._message = f"mounted again; {self._again} failures so far" if self._again else ""
             elif now - self._begun > APPEAR_S:
                 self._fail(f"the mount has not appeared within {APPEAR_S:.0f} s: {self._last_line()}")
         else:
+            if self._message and now - self._begun > SAID_S:
+                self._message = ""
             self._watch(now)
+
+    def _away(self) -> str:
+        host, port = self._endpoint or ("", 0)
+        return f"the store at {host}:{port} takes no connection: reads and writes wait, and fail after some minutes"
 
     def _watch(self, now: float) -> None:
         """Ask the mount from time to time, in a thread: its child may hang."""
@@ -100,12 +110,20 @@ class KeptMount:
 
     def _ask(self) -> None:
         self._answered = fuse.answers(self._to, ANSWER_S)
+        if self._endpoint is None:
+            return
+        try:
+            socket.create_connection(self._endpoint, timeout=PROBE_S).close()
+        except OSError:
+            self._away_since = self._away_since or time.monotonic()
+        else:
+            self._away_since = None
 
     def _start(self, now: float) -> None:
         try:
             self._free_target()
             env = self._given.env(self._spec)
-            if problem := self._look(env):
+            if problem := bucket_look.why_unusable(self._given.program, self._spec, env):
                 self._fail(problem)
                 return
             self._begin(env)
@@ -131,34 +149,6 @@ class KeptMount:
 
     def _occupant(self) -> str:
         return next(one.source for one in fuse.table() if one.path == self._to)
-
-    def _look(self, env: dict[str, str]) -> str:
-        """Return why a bucket cannot be used; an empty text where it can."""
-        if self._spec["create"] and (problem := self._ran(bucket_commands.make(self._given.program, self._spec), env)):
-            return problem
-        return self._ran(bucket_commands.look(self._given.program, self._spec), env)
-
-    def _ran(self, argv: list[str], env: dict[str, str]) -> str:
-        try:
-            ended = subprocess.run(
-                argv,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                timeout=LOOK_S,
-            )
-        except subprocess.TimeoutExpired as error:
-            said = (error.stderr or b"").decode(errors="replace").splitlines()
-            return f"no answer within {LOOK_S:.0f} s: {said[-1][:300]}" if said else ""
-        if ended.returncode == 0 or (ended.returncode == 3 and self._spec["create"]):
-            return ""
-        if ended.returncode == 3 and "/" in self._spec["remote"].partition(":")[2]:
-            return ""  # a prefix that has no files yet: rclone cannot tell it from a bucket that is not there
-        said = [line for line in ended.stderr.splitlines() if line.strip()] or [f"rclone ended with {ended.returncode}"]
-        return f"cannot list {self._spec['url']}: {said[-1][:300]}"
 
     def _begin(self, env: dict[str, str]) -> None:
         argv = bucket_commands.mount(
@@ -192,7 +182,7 @@ class KeptMount:
 
     def _last_line(self) -> str:
         tail = logs.tail(self._log)
-        return tail[-1][:300] if tail else "it said nothing"
+        return bucket_look.plain(tail[-1]) if tail else "it said nothing"
 
     def _take_off(self, seconds: float) -> None:
         """End rclone, at once where it is given no seconds, and take off what it leaves."""
@@ -221,6 +211,15 @@ class KeptMount:
         if self._made:
             with contextlib.suppress(OSError):
                 os.rmdir(self._to)
+
+
+def _address(spec: BucketSpec) -> tuple[str, int] | None:
+    """Return where the store listens, if it is named: behind a proxy that tells nothing, as little is asked."""
+    endpoint = next((value for name, value in spec["settings"].items() if name.endswith("_ENDPOINT")), None)
+    if endpoint is None or any(name.lower() in ("http_proxy", "https_proxy", "all_proxy") for name in os.environ):
+        return None
+    found = urlsplit(endpoint)
+    return (found.hostname, found.port or (80 if found.scheme == "http" else 443)) if found.hostname else None
 
 
 def main(argv: list[str]) -> int:

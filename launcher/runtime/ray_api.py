@@ -6,6 +6,8 @@ A change of that API concerns this module alone.
 from typing import Any
 
 import ray
+from ray._private.services import get_webui_url_from_internal_kv
+from ray._private.utils import get_dashboard_dependency_error
 from ray.core.generated import autoscaler_pb2
 from ray.util.placement_group import (
     PlacementGroup,
@@ -34,9 +36,9 @@ Document = list[Any]
 Tables = tuple[list[RayNodeStatus], list[GroupStatus]]
 
 
-def connect(address: str, node_ip: str) -> int:
-    """Connect as a driver of the run's cluster; return the port of its dashboard, 0 for none."""
-    connected = ray.init(
+def connect(address: str, node_ip: str) -> None:
+    """Connect as a driver of the run's cluster."""
+    ray.init(
         address=address,
         namespace=NAMESPACE,
         _node_ip_address=node_ip,
@@ -44,8 +46,14 @@ def connect(address: str, node_ip: str) -> int:
         configure_logging=False,
         include_dashboard=False,
     )
-    port = (connected.dashboard_url or "").rpartition(":")[2]
-    return int(port) if port.isdecimal() else 0
+
+
+def dashboard() -> int | None:
+    """Return the port of the dashboard: None until it is known, 0 where this Python lacks what it needs."""
+    if get_dashboard_dependency_error() is not None:
+        return 0
+    port = (get_webui_url_from_internal_kv() or "").rpartition(":")[2]
+    return int(port) if port.isdecimal() else None
 
 
 def tables() -> Tables:

@@ -29,8 +29,8 @@ class RayTables:
     No request waits for Ray.
     """
 
-    def __init__(self, dashboard: int) -> None:
-        self._dashboard = dashboard
+    def __init__(self) -> None:
+        self._dashboard: int | None = None
         self._changed = threading.Condition()
         self._tables: ray_api.Tables = ([], [])
         self._begun = 0.0
@@ -49,6 +49,7 @@ class RayTables:
                 tables = ray_api.tables()
                 if begun - self._asked >= DEMAND_S:
                     self._pending, self._asked = ray_api.pending_demand(), begun
+                    self._dashboard = ray_api.dashboard() if self._dashboard is None else self._dashboard
             except Exception:
                 logging.exception("Ray does not answer")
                 os._exit(1)
@@ -65,14 +66,8 @@ class RayTables:
         """
         nodes, groups = self._tables
         ready = time.monotonic() - self._begun < STALE_S
-        return {
-            "ok": True,
-            "ready": ready,
-            "nodes": nodes,
-            "groups": groups,
-            "pending": self._pending,
-            "dashboard": self._dashboard,
-        }
+        found: TablesReply = {"ok": True, "ready": ready, "nodes": nodes, "groups": groups, "pending": self._pending}
+        return found if self._dashboard is None else {**found, "dashboard": self._dashboard}
 
     def fresh(self, timeout: float) -> TablesReply:
         """Return tables read after this call; not `ok` where Ray does not answer in time."""
@@ -140,7 +135,8 @@ def main(argv: list[str]) -> int:
     host, _, port = address.rpartition(":")
     if not connectivity.opens(host, int(port), CONNECT_S):
         return 1
-    tables = RayTables(ray_api.connect(address, host.strip("[]")))
+    ray_api.connect(address, host.strip("[]"))
+    tables = RayTables()
     threading.Thread(target=tables.keep, name="tables", daemon=True).start()
     if not tables.fresh(timeout=30).get("ready"):
         return 1

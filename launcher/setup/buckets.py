@@ -16,23 +16,6 @@ _PROVIDERS = {ObjectStore.R2: "Cloudflare", ObjectStore.COS: "IBMCOS"}
 _COS = "https://s3.{region}.cloud-object-storage.appdomain.cloud"
 _COREWEAVE = "https://cwobject.com"
 _NEBIUS = "https://storage.{region}.nebius.cloud"
-_NEEDED = {
-    ObjectStore.R2: "endpoint: https://ACCOUNT.r2.cloudflarestorage.com",
-    ObjectStore.VAST: "endpoint: https://HOST",
-    ObjectStore.NEBIUS: "region: REGION",
-}
-
-
-def why_unreachable(mount: BucketMount, settings: StorageSettings) -> str:
-    """Return what `storage:` of an inventory lacks for a bucket; empty where it says enough."""
-    store = mount.store
-    if settings.remote is not None or store is ObjectStore.WEB or settings.endpoint is not None:
-        return ""
-    if store is ObjectStore.OCI:
-        return "`rclone_config` and `remote`"
-    if store in _NEEDED and not (store is ObjectStore.NEBIUS and settings.region):
-        return f"`{_NEEDED[store]}`"
-    return ""
 
 
 def buckets_spec(

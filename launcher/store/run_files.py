@@ -53,7 +53,13 @@ def remove(home: Path, run: RunId, successor: RunId | None) -> None:
     try:
         for name in ("token", "key", "tls"):  # the next run makes its own
             _remove(own / name, None)
-        for path in (secrets_file(home, run), own / "files", *own.glob("wheels-*"), *own.glob(".snapshot-*")):
+        for path in (
+            secrets_file(home, run),
+            own / "files",
+            *own.glob("wheels-*"),
+            *own.glob("rclone-*"),
+            *own.glob(".snapshot-*"),
+        ):
             _remove(path, None if successor is None else home / "runs" / successor)
     except OSError as error:
         what = f"cannot use `{home / 'runs'}`: {(error.strerror or str(error)).lower()}"

@@ -21,6 +21,10 @@ SELECT id, name, snapshot, user, submit_host, created, ended, host, boot, pid, s
 FROM runs LEFT JOIN owners ON owners.run = runs.id
 """
 
+_TOUCH = """
+UPDATE runs SET snapshot = CASE WHEN snapshot LIKE '% ' THEN rtrim(snapshot) ELSE snapshot || ' ' END WHERE id = ?
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredStatus:
@@ -69,11 +73,11 @@ class StatusReader:
     def trouble(self, run: str) -> str | None:
         """Return why nothing can be stored now, as on a full disk; None where it can.
 
-        The snapshot of a run is written again as it is.
+        The snapshot of a run is written with or without a blank at its end: SQLite writes nothing that is the same.
         """
         try:
             with self._db.write(durable=False) as db:
-                db.execute("UPDATE runs SET snapshot = snapshot WHERE id = ?", (run,))
+                db.execute(_TOUCH, (run,))
         except StoreError as error:
             return error.advice
         return None

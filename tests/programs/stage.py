@@ -33,16 +33,16 @@ class Program:
         shutil.copytree(SCRIPTS, self.shared)
         for path in (self.shared, *self.shared.rglob("*")):
             path.chmod(0o777 if path.is_dir() else 0o666)
-        self._calm = folder / "calm"
+        self.calm_folder = folder / "calm"
 
     def calm(self, argv: list[str], env: dict[str, str]) -> dict[int, float]:
         """Return the loss at each step of a run that nothing disturbs, started by hand on this machine."""
-        shutil.copytree(SCRIPTS, self._calm)
+        shutil.copytree(SCRIPTS, self.calm_folder)
         done = subprocess.run(
-            argv, cwd=self._calm, env={**os.environ, **env}, capture_output=True, text=True, timeout=CALM_S
+            argv, cwd=self.calm_folder, env={**os.environ, **env}, capture_output=True, text=True, timeout=CALM_S
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        return dict(_losses(self._calm / "losses"))
+        return dict(_losses(self.calm_folder / "losses"))
 
     def up(self, command: dict[str, Any], **task: Any) -> None:
         """Launch it on two nodes and a spare, and follow it no further."""
@@ -68,9 +68,11 @@ class Program:
         file = self.shared / "losses"
         self._until(lambda: file.exists() and any(at >= step for at, _ in _losses(file)))
 
-    def resumed(self, before: int) -> float:
-        """Wait until it logs again after `before` lines; answer how long that took (s)."""
+    def resumed(self) -> float:
+        """Wait until it logs a step in its second attempt; answer how long that took (s)."""
         begin = time.monotonic()
+        self._until(lambda: bool(self.desk.status(self.name)["attempt"] == 2))
+        before = self.lines()
         self._until(lambda: self.lines() > before)
         return time.monotonic() - begin
 
@@ -78,7 +80,8 @@ class Program:
         end = time.monotonic() + STEP_S
         while not holds():
             ended = self.desk.status(self.name)["state"] in ENDED
-            assert time.monotonic() < end and not ended, self.told()
+            assert not ended, self.told()
+            assert time.monotonic() < end, self.told()
 
     def lines(self) -> int:
         """Return how many steps it has logged, repeated ones too."""

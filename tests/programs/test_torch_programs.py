@@ -10,66 +10,68 @@ from pathlib import Path
 import pytest
 
 from tests.programs.stage import Program
-from tests.rig import Host, Rig
+from tests.rig import Rig
 
-STEPS = 96
-COMMANDS = {
-    "ddp": "torchrun {options} ddp_snapshots.py --epochs 12 --snapshot snapshot.pt --losses losses --pause {pause}",
-    "accelerate": "torchrun {options} accelerated.py --steps 96 --states states --losses losses --pause {pause}",
-    "launched": (
-        "python3 -m accelerate.commands.launch --multi_gpu {options} "
-        "accelerated.py --steps 96 --states states --losses losses --pause {pause}"
-    ),
-}
-# Debian's PyTorch 1.13 reads the defaults of these two options wrongly on Python 3.11: any rank that is not there will do.
+DDP = "ddp_snapshots.py --epochs 12 --snapshot snapshot.pt --losses losses"
+ACCELERATED = "accelerated.py --steps 96 --states states --losses losses"
+LAUNCH = (
+    "python3 -m accelerate.commands.launch --multi_gpu --num_machines $NNODES --machine_rank $NODE_RANK "
+    "--num_processes $((NNODES * NVLAUNCH_NUM_GPUS_PER_NODE)) "
+    "--main_process_ip $MASTER_ADDR --main_process_port $MASTER_PORT"
+)
+"""As in examples/accelerate.yaml."""
+# Debian's PyTorch 1.13 reads the defaults of these two options wrongly on Python 3.11: a rank that is not there will do.
 ENVS = {"PET_REDIRECTS": "9:1", "PET_TEE": "9:1", "OMP_NUM_THREADS": "1"}
-
-
-def power_cut(host: Host) -> None:
-    """No packet comes from it any more, and nobody is told."""
-    host.power_cut()
-
-
-def processes_killed(host: Host) -> None:
-    """Its processes end, and with them all connections: the peers' programs fail at once."""
-    for process in host.processes("programs-"):
-        if Path(process.argv[0]).name == "raylet" or "torchrun" in " ".join(process.argv[:3]):
-            host.kill(process.pid)
 
 
 @pytest.fixture
 def program(rig: Rig, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Program]:
-    made = Program(rig, tmp_path, request.node.callspec.id.replace("_", ""))
+    made = Program(rig, tmp_path, request.node.callspec.id)
     yield made
     made.clear()
 
 
+def power_cut(program: Program, rank: int) -> None:
+    """No packet comes from the host any more, and nobody is told."""
+    program.holder(rank).power_cut()
+
+
+def raylet_killed(program: Program, rank: int) -> None:
+    """The rank ends with its raylet, and so do its connections: programs of its peers fail at once."""
+    host = program.holder(rank)
+    for process in host.processes(program.name):
+        if Path(process.argv[0]).name == "raylet" and "/head" not in " ".join(process.argv):
+            host.kill(process.pid)
+
+
 @pytest.mark.parametrize(
-    ("script", "fault", "rank"),
+    ("launcher", "script", "fault", "rank"),
     [
-        pytest.param("ddp", power_cut, 1, id="ddp-power-cut"),
-        pytest.param("ddp", power_cut, 0, id="ddp-power-cut-rank0"),
-        pytest.param("accelerate", power_cut, 1, id="accelerate-power-cut"),
+        pytest.param("torchrun", DDP, power_cut, 1, id="ddp"),
+        pytest.param("torchrun", DDP, power_cut, 0, id="ddp-rank-0"),
+        pytest.param("torchrun", DDP, raylet_killed, 1, id="ddp-peers-fail"),
+        pytest.param("torchrun", ACCELERATED, power_cut, 1, id="accelerate"),
+        pytest.param(LAUNCH, ACCELERATED, power_cut, 0, id="accelerate-launch"),
     ],
 )
 def test_a_script_that_loses_a_node_ends_with_the_losses_of_an_undisturbed_run(
     program: Program,
+    accelerate: str,
+    launcher: str,
     script: str,
-    fault: Callable[[Host], None],
+    fault: Callable[[Program, int], None],
     rank: int,
     record_property: Callable[[str, object], None],
 ) -> None:
-    libraries = {"PYTHONPATH": "/shared/lib"} if script != "ddp" else {}
-    command = COMMANDS[script].format(options="", pause=0.1)
-    program.up({"run": f"cd /shared/{program.name} && exec {command}"}, envs={**ENVS, **libraries})
+    command = f"cd /shared/{program.name} && exec {launcher} {script} --pause 0.1"
+    program.up({"run": command}, envs={**ENVS, "PYTHONPATH": accelerate})
     program.logged(30)
-    host, before = program.holder(rank), program.lines()
-    fault(host)
-    took = program.resumed(before + 1)
+    fault(program, rank)
+    took = program.resumed()
     record_property("recovered_s", round(took, 1))
     print(f"{program.name}: a step again {took:.1f} s after the fault")
     last = program.over()
     assert last["state"] == "succeeded", program.told()
     assert (last["attempt"], last["restarts"]) == (2, 0), program.told()
-    by_hand = shlex.split(COMMANDS[script].format(options="--standalone --nproc_per_node 4", pause=0))
-    program.holds(program.calm(by_hand, ENVS))
+    by_hand = ["torchrun", "--standalone", "--nproc_per_node", "4", *shlex.split(script)]
+    program.holds(program.calm(by_hand, {**ENVS, "PYTHONPATH": str(program.rig.shared / "lib")}))

@@ -20,7 +20,8 @@ from launcher.admission.store_retry import StoreRetry
 from launcher.core.model.inventory import Access, Inventory, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Slice
-from launcher.core.model.run import GangName, RunId, RunName, RunState
+from launcher.core.model.record import Record
+from launcher.core.model.run import GangName, Run, RunId, RunName, RunState
 from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.core.model.task import Group, RecoveryPolicy, RestartWith, Task, TopologyRule
 from launcher.core.planner.defragment import MovePlan, nodes_of
@@ -161,8 +162,8 @@ class Hall:
             decision = loop.tick()
             clock = self.clocks[run]
             clock.wait(min(decision.wake_at, clock.now() + 1.0), lambda: False)
-        self.check()
-        self.seen.append({slot.node[:2] for slot in self.store.load(self.ids[0])[1].slots.values()})
+        _, record = self.check()[0]
+        self.seen.append({slot.node[:2] for slot in record.slots.values()})
 
     def until_running(self) -> None:
         for _ in range(60):
@@ -171,13 +172,13 @@ class Hall:
                 return
         raise AssertionError("the runs did not start")
 
-    def check(self) -> None:
-        """No node is given twice, no slice is split, no run is lost."""
+    def check(self) -> list[tuple[Run, Record]]:
+        """No node is given twice, no slice is split, no run is lost. Return the runs, as they are stored."""
         domains = {node.name: node.domain for node in self.fleet.nodes}
         holders = self.store.holders("hall")
         users: dict[NodeName, RunId] = {}
-        for run_id in self.ids:
-            run, record = self.store.load(run_id)
+        stored = [self.store.load(run_id) for run_id in self.ids]
+        for run_id, (run, record) in zip(self.ids, stored, strict=True):
             assert record.outcome is None, record.outcome
             for part in run.placement.slices:
                 names = (*part.nodes, *part.spares)
@@ -185,15 +186,15 @@ class Hall:
                 assert all(holders[name] == run_id for name in names), "a node of a slice is not the run's"
             parts = {member.name: member.slice_key for member in run.members()}
             racks: dict[str, set[str | None]] = {}
-            for name, member in self.alive(run_id):
+            for name, member in self.alive(run):
                 assert users.setdefault(name, run_id) == run_id, f"{name} runs ranks of two runs"
                 assert holders.get(name) == run_id, f"{name} runs ranks of a run that has not got it"
                 racks.setdefault(parts[member], set()).add(domains[name])
             assert all(len(found) == 1 for found in racks.values()), "the ranks of a slice are in two racks"
+        return stored
 
-    def alive(self, run_id: RunId) -> Iterator[tuple[NodeName, str]]:
+    def alive(self, run: Run) -> Iterator[tuple[NodeName, str]]:
         """The truth: the nodes where ranks of a run live, and which."""
-        run, _ = self.store.load(run_id)
         fleet, clock = SimNodes(self.store.worlds)._open(run)
         for node in run.fleet.nodes:
             for life in fleet.life(node.name).ranks:

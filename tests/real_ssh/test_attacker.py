@@ -83,6 +83,7 @@ def test_another_user_on_the_nodes_learns_nothing_and_ends_nothing(rig: Rig, des
         thread.join()
 
     assert set(told) == {host.name for host in hosts}, "the attacker was ended"
+    print("\n".join(f"{name}: {report['tried']}" for name, report in sorted(told.items())))
     for name, report in told.items():
         assert report["won"] == {}, f"{name}: {report}"
         wanted = {"port", "process", "path", "readable file", "unix socket", "squatted name", "crowding connection"}

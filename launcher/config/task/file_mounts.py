@@ -12,7 +12,7 @@ from launcher.config.task.skypilot_storage import WrittenMount
 from launcher.config.yaml.diagnostics import Diagnostics
 from launcher.config.yaml.nodes import NOWHERE, Mark
 from launcher.config.yaml.values import Values
-from launcher.core.model.buckets import BucketMount, MountMode, ObjectStore
+from launcher.core.model.buckets import BucketMount, MountMode, ObjectStore, settings_of, why_unreachable
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.task import Task
 from launcher.errors import Mistake, SpecError
@@ -154,15 +154,38 @@ def _source(written: str, beside: Path, mark: Mark, out: Diagnostics) -> str | N
 def check_mounts(
     task: Task, inventory: Inventory, *, where: str = "", marks: Mapping[tuple[str, str], Mark] | None = None
 ) -> None:
-    """Raise SpecError if a mount to local racks would overwrite files here.
+    """Raise SpecError if a mount to local racks would overwrite files here, or nodes cannot know where a bucket is.
 
     `where` and `marks` are those of the ParsedTask, for positions in its file.
     """
+    if not inventory.capabilities.imaginary:
+        _check_storage(task, inventory, where, marks or {})
     if not inventory.capabilities.this_machine:
         return
     outside = [to for to in (*task.file_mounts, *task.bucket_mounts) if to.startswith(("/", "~/"))]
     if outside:
         raise SpecError(tuple(_refused(to, (marks or {}).get((KEY, to), NOWHERE), where) for to in outside))
+
+
+def _check_storage(task: Task, inventory: Inventory, where: str, marks: Mapping[tuple[str, str], Mark]) -> None:
+    lacking = {
+        to: (mount, why)
+        for to, mount in task.bucket_mounts.items()
+        if (why := why_unreachable(mount, settings_of(inventory.storage, mount)))
+    }
+    if lacking:
+        raise SpecError(
+            tuple(
+                Mistake(
+                    what=f"inventory `{inventory.name}` does not say where `{mount.url}` is",
+                    where=where or f"`{KEY}`",
+                    line=marks.get((KEY, to), NOWHERE).line,
+                    column=marks.get((KEY, to), NOWHERE).column,
+                    hint=f"add {why} to `{mount.store.value}` in `storage:` of the inventory",
+                )
+                for to, (mount, why) in lacking.items()
+            )
+        )
 
 
 def _refused(to: str, mark: Mark, where: str) -> Mistake:

@@ -8,7 +8,7 @@ from launcher.core.control.slice_count import slice_notes
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import BLINK_S, DEMAND_S
 from launcher.core.model.nodeset import NodeName, fold
-from launcher.core.model.observation import RankReport, Refusal, Unseen
+from launcher.core.model.observation import Phase, RankReport, Refusal, Seen, Unseen
 from launcher.core.model.record import RunTimer
 from launcher.core.model.run import MemberName, RunState
 from launcher.core.model.text import count, span
@@ -19,6 +19,7 @@ _LOST = (Condition.FAILED, Condition.LOST, Condition.FENCING, Condition.NODE_FAI
 # Conditions in which the setup itself says what it does.
 _IN_SETUP = (Condition.LEASED, Condition.PREPARING)
 _SLOW_SHOWN = 3
+_MOUNTS_SHOWN = 2
 _FOR_HEAD = "waiting for the Ray head"
 # What is said of slots that do not run yet, the step that holds the run up first.
 _STEPS = (
@@ -61,6 +62,7 @@ def progress(tick: Tick, state: RunState) -> str:
     unseen = [str(node) for node in hidden if node not in refused]
     notes = [f"unreachable: {fold(unseen)}"] if unseen else []
     notes += [*(refusal_note(refusal, nodes) for refusal, nodes in refusals.items()), *_odd(tick), *_demand(tick)]
+    notes += _mounts(tick)
     slices = slice_notes(tick) if state is RunState.RUNNING else ()  # a recovery has enough to say
     more = "".join(f"; {note}" for note in (*notes, *dict.fromkeys(tick.notes), *slices))
     if state is RunState.RUNNING:
@@ -145,6 +147,17 @@ def _refusals(tick: Tick) -> dict[Refusal, list[NodeName]]:
         if isinstance(view, Unseen) and view.refusal is not None and tick.quiet(node) >= BLINK_S:
             found.setdefault(view.refusal, []).append(node)
     return found
+
+
+def _mounts(tick: Tick) -> list[str]:
+    """Return the troubles of mounted buckets on nodes that are set up, the same of several nodes as one."""
+    nodes: dict[str, list[NodeName]] = {}
+    for name, view in tick.seen.nodes.items():
+        if isinstance(view, Seen) and view.agent is not None and view.agent.setup.phase is Phase.DONE:
+            for trouble in view.agent.mounts:
+                nodes.setdefault(trouble, []).append(name)
+    shown = [f"bucket on {fold(found)}: {trouble}" for trouble, found in list(nodes.items())[:_MOUNTS_SHOWN]]
+    return [*shown, *([f"{len(nodes) - _MOUNTS_SHOWN} more troubles of buckets"] if len(nodes) > _MOUNTS_SHOWN else [])]
 
 
 def refusal_note(refusal: Refusal, nodes: Collection[NodeName]) -> str:

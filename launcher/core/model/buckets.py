@@ -76,6 +76,13 @@ class StorageSettings:
     anonymous: bool = False
 
 
+_NEEDED = {
+    ObjectStore.R2: "endpoint: https://ACCOUNT.r2.cloudflarestorage.com",
+    ObjectStore.VAST: "endpoint: https://HOST",
+    ObjectStore.NEBIUS: "region: REGION",
+}
+
+
 def storage_key(mount: BucketMount) -> str:
     """Return the name of a bucket's own settings: its URL without a path."""
     at = f"{mount.place}/" if mount.store is ObjectStore.AZURE else ""
@@ -86,3 +93,15 @@ def settings_of(storage: Mapping[str, StorageSettings], mount: BucketMount) -> S
     """Return the settings for a bucket: its own, else those of its store, else the defaults."""
     own = storage.get(storage_key(mount)) or storage.get(mount.store.value)
     return own or StorageSettings()
+
+
+def why_unreachable(mount: BucketMount, settings: StorageSettings) -> str:
+    """Return what `storage:` of an inventory lacks for a bucket; empty where it says enough."""
+    store = mount.store
+    if settings.remote is not None or store is ObjectStore.WEB or settings.endpoint is not None:
+        return ""
+    if store is ObjectStore.OCI:
+        return "`rclone_config` and `remote`"
+    if store in _NEEDED and not (store is ObjectStore.NEBIUS and settings.region):
+        return f"`{_NEEDED[store]}`"
+    return ""

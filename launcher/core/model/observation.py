@@ -123,6 +123,7 @@ class AgentReport:
     `head_unheard` is how long nothing on that machine took its heartbeats (s): a machine that refuses them answers.
     `head_bound`: it stops its node by itself when the head's agent on the same machine has ended or hangs. `fault` is
     the fault of the node itself behind something that failed there: nothing can be written or started.
+    `mounts` are the troubles of mounted buckets, each with its path.
     """
 
     setup: Step = Step()
@@ -132,6 +133,7 @@ class AgentReport:
     head_unheard: float | None = None
     head_bound: bool = False
     fault: str = ""
+    mounts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,6 +78,7 @@ def _node_view(reply: StatusReply, head: str | None, *, ending: bool) -> NodeVie
         head_unheard=reply.get("head_unheard") if follows else None,
         head_bound=reply.get("head_bound", False),
         fault=_fault(reply),
+        mounts=tuple(f"{row['to']}: {row['message']}"[:LONGEST] for row in reply.get("mounts", ()) if row["message"]),
     )
     return Seen(agent=agent)
 

@@ -2,6 +2,7 @@
 
 import platform
 import re
+import shutil
 import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -60,6 +61,12 @@ def _installed() -> Path | None:
         return None
     paths = [Path(str(file.locate())).resolve() for file in files if file.name == "rclone"]
     return next((path for path in paths if path.is_file()), None)
+
+
+def here() -> str | None:
+    """Return the program for this machine's own use: the installed package's, or that of the search path."""
+    own = _installed()
+    return str(own) if own is not None else shutil.which("rclone")
 
 
 def keep(home: Path, run: RunId, program: RcloneProgram) -> Snapshot:

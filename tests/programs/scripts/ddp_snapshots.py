@@ -7,6 +7,7 @@ snapshot. Rank 0 appends the loss of each step to `--losses`.
 import argparse
 import os
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -32,7 +33,7 @@ class Trainer:
         self.data = dataset()
         model = torch.nn.Sequential(torch.nn.Linear(20, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
         self.optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-        if os.path.exists(args.snapshot):
+        if args.snapshot.exists():
             snapshot = torch.load(args.snapshot)
             model.load_state_dict(snapshot["model"])
             self.optimizer.load_state_dict(snapshot["optimizer"])
@@ -48,8 +49,9 @@ class Trainer:
             "epoch": self.epoch,
             "step": self.step,
         }
-        torch.save(state, self.args.snapshot + ".new")
-        os.replace(self.args.snapshot + ".new", self.args.snapshot)
+        half = self.args.snapshot.with_suffix(".new")
+        torch.save(state, half)
+        half.replace(self.args.snapshot)
 
     def train(self):
         """Train to the last epoch, with a snapshot after each."""
@@ -73,7 +75,7 @@ class Trainer:
         dist.all_reduce(mean)
         self.step += 1
         if self.rank == 0:
-            with open(self.args.losses, "a") as log:
+            with self.args.losses.open("a") as log:
                 log.write(f"{self.step} {mean.item() / dist.get_world_size():.7f}\n")
         time.sleep(self.args.pause)
 
@@ -82,8 +84,8 @@ def main():
     """Train."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--snapshot", required=True)
-    parser.add_argument("--losses", required=True)
+    parser.add_argument("--snapshot", type=Path, required=True)
+    parser.add_argument("--losses", type=Path, required=True)
     parser.add_argument("--pause", type=float, default=0.0)
     args = parser.parse_args()
     torch.set_num_threads(1)

@@ -9,7 +9,7 @@ import pathlib
 import tempfile
 import time
 
-import numpy
+import numpy as np
 import ray.train
 from ray.train import Checkpoint, CheckpointConfig, RunConfig, ScalingConfig
 from ray.train.collective import broadcast_from_rank_zero
@@ -19,7 +19,7 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 def train(config):
     """Fit a line to drawn points, one step after the other; all workers wait for each other in each step."""
     context = ray.train.get_context()
-    drawn = numpy.random.default_rng(1)
+    drawn = np.random.default_rng(1)
     inputs = drawn.normal(size=(64, 8))
     targets = inputs @ drawn.normal(size=8)
     state = {"step": 0, "weights": [0.0] * 8}
@@ -27,13 +27,13 @@ def train(config):
         with checkpoint.as_directory() as folder:
             state = json.loads(pathlib.Path(folder, "state.json").read_text())
         print(f"resuming at step {state['step']}", flush=True)
-    weights = numpy.array(state["weights"])
+    weights = np.array(state["weights"])
     for step in range(state["step"] + 1, config["steps"] + 1):
         errors = inputs @ weights - targets
         loss = float((errors**2).mean())
         weights = broadcast_from_rank_zero(weights - 0.01 * inputs.T @ errors / len(errors) * 2)
         if context.get_world_rank() == 0:
-            with open(config["losses"], "a") as log:
+            with pathlib.Path(config["losses"]).open("a") as log:
                 log.write(f"{step} {loss:.7f}\n")
         time.sleep(config["pause"])
         if step % 10 == 0:

@@ -1,5 +1,6 @@
 """A node with a real agent in a folder of its own, and what a launcher asks of it; without Ray."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -103,7 +104,7 @@ class AgentNode:
 
     def prepare(self) -> dict[str, Any]:
         """Ask it to prepare, with what it needs."""
-        request = {
+        request: dict[str, Any] = {
             "op": "prepare",
             "variables": None,
             "setups": [],
@@ -153,9 +154,10 @@ class AgentNode:
         """Its processes of a name, or whose arguments have the word."""
         found = []
         for process in procs.scan(procs.Scope(run=self.run, place=self.place)):
-            line = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
-            if program.encode() in (Path(f"/proc/{process.pid}/comm").read_bytes().strip(), *line):
-                found.append(process.pid)
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                line = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
+                if program.encode() in (Path(f"/proc/{process.pid}/comm").read_bytes().strip(), *line):
+                    found.append(process.pid)
         return found
 
     def agent(self) -> int:

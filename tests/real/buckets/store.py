@@ -104,7 +104,18 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         port = _free_port()
-        argv = [rclone(), "serve", "s3", "--addr", f"127.0.0.1:{port}", "--vfs-cache-mode", "off", str(folder)]
+        argv = [
+            rclone(),
+            "serve",
+            "s3",
+            "--addr",
+            f"127.0.0.1:{port}",
+            "--vfs-cache-mode",
+            "off",
+            "--dir-cache-time",
+            "300ms",
+        ]
+        argv.append(str(folder))
         env = {**os.environ, "RCLONE_CONFIG": "/dev/null", "RCLONE_AUTH_KEY": f'"{KEY},{SECRET}"'}
         env.pop("AWS_CA_BUNDLE", None)
         with (folder.parent / "store.log").open("ab") as log:

@@ -44,6 +44,26 @@ def test_nodes_of_others_are_passed_over_at_once_where_the_task_fits_without_the
     assert here.waited == 0.0
 
 
+UNRESOLVED = Unknown(why="cannot resolve its name: name or service not known", unreachable=True)
+NO_KEY = Unknown(why="permission denied for `ann`; tried key", unreachable=True)
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "hint"),
+    [
+        ({**every("r1-n[1-4]", UNRESOLVED)}, "check the DNS server of this machine"),
+        ({**every("r1-n[1-4]", NO_KEY)}, "the user and key in the inventory"),
+        ({**every("r1-n[1-2]", UNRESOLVED), **every("r1-n[3-4]", NO_KEY)}, "the user and key in the inventory"),
+    ],
+    ids=["no-name-is-known", "no-key-is-taken", "both"],
+)
+def test_where_no_node_answers_the_hint_is_about_what_they_say(spoilt: dict[str, Unknown], hint: str) -> None:
+    flight = preflight(task(1, 4), fleet(4), World(spoilt))
+    with pytest.raises(ProvisionError) as refused:
+        flight.place({})
+    assert hint in refused.value.advice
+
+
 def test_the_wait_ends_and_names_the_nodes_with_their_words() -> None:
     here = Waiting("r1-n2", nodes=4)
     found = here.place()

@@ -1,0 +1,69 @@
+"""Local files that go to a bucket once, from this machine, before nodes use it: the bucket has one writer."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from launcher.core.model.buckets import BucketMount, settings_of
+from launcher.core.model.run import Run
+from launcher.errors import LaunchError
+from launcher.runtime.protocol_buckets import BucketSpec
+from launcher.setup.buckets import bucket_spec
+from launcher.transport.upload import rclone
+
+UPLOAD_S = 24 * 3600.0
+"""Seconds for one source: it may be terabytes. Without a byte for a minute a request is made again, five times."""
+_OPTIONS = ("--contimeout", "10s", "--timeout", "60s", "--checksum", "--transfers", "16", "--retries", "5")
+
+
+def upload(run: Run, secrets: Mapping[str, str]) -> None:
+    """Upload the local sources of a run's buckets; what is there already is not sent again.
+
+    Keys are looked up here by the names that `storage:` gives them, in the secrets of the task, and else among the
+    files and variables of this machine. LaunchError.
+    """
+    for to, mount in run.task.bucket_mounts.items():
+        if mount.uploads:
+            _upload(mount, bucket_spec(to, mount, settings_of(run.fleet.storage, mount), run.task.secrets), secrets)
+
+
+def _upload(mount: BucketMount, spec: BucketSpec, secrets: Mapping[str, str]) -> None:
+    program = rclone.here()
+    if program is None:
+        hints = ("install `nvlaunch[buckets]` here, or rclone",)
+        raise LaunchError(f"cannot upload to {mount.url}: there is no rclone on this machine", hints=hints)
+    env = _environment(mount, spec, secrets)
+    for path in map(Path, mount.uploads):
+        below = f"/{path.name}" if len(mount.uploads) > 1 and path.is_dir() else ""
+        argv = [program, "copy", *_OPTIONS, "--", str(path), f"{spec['remote']}{below}"]
+        try:
+            ended = subprocess.run(
+                argv,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=UPLOAD_S,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise LaunchError(f"cannot upload `{path}` to {mount.url}: {error}") from error
+        if ended.returncode != 0:
+            said = [line for line in ended.stderr.splitlines() if line.strip()] or [f"exit status {ended.returncode}"]
+            hints = ("keys and endpoint are those of `storage:` in the inventory, looked up on this machine",)
+            raise LaunchError(f"cannot upload `{path}` to {mount.url}: {said[-1][:300]}", hints=hints)
+
+
+def _environment(mount: BucketMount, spec: BucketSpec, secrets: Mapping[str, str]) -> dict[str, str]:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("RCLONE_")}
+    if bundle := env.pop("AWS_CA_BUNDLE", None):  # older releases refuse to start with it
+        env["RCLONE_CA_CERT"] = bundle
+    for name, source in spec["variables"].items():
+        value = secrets.get(source, os.environ.get(source))
+        if value is None:
+            hints = (f"set `{source}` here, or give it as a secret of the task",)
+            raise LaunchError(f"cannot upload to {mount.url}: `{source}`, which holds a key, is not set", hints=hints)
+        env[name] = value
+    files = {name: str(Path(path).expanduser()) for name, path in spec["files"].items()}
+    return {"RCLONE_CONFIG": "/dev/null", **env, **spec["settings"], **files}
