@@ -7,11 +7,13 @@ from threading import Lock
 
 from launcher.core.control.timing import ABANDONED_S, POPULATION_S, SELF_STOP_S
 from launcher.core.model.actions import Prepare, Unit
+from launcher.core.model.inventory import Node
 from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.run import Run, RunId
 from launcher.core.model.task import Group
 from launcher.errors import LaunchError
 from launcher.runtime.protocol import PROTOCOL, PrepareRequest, Reply
+from launcher.runtime.protocol_buckets import BucketsSpec
 from launcher.runtime.protocol_files import AgentSpec, InterpreterSpec
 from launcher.setup.buckets import buckets_spec
 from launcher.setup.layout import Layout
@@ -39,6 +41,7 @@ class Provisioner:
         self._addresses = addresses
         self._owner = owner
         self._snapshots: dict[tuple[RunId, str], Snapshot] = {}
+        self._rclone: dict[RunId, dict[str, rclone.RcloneProgram]] = {}
         self._reading = Lock()
 
     def ensure_agent(self, run: Run, client: AgentClient) -> Answer:
@@ -144,8 +147,7 @@ class Provisioner:
         }
         if inside := containers.request(run, here, containers.identities(self._addresses.home, run)):
             request["containers"] = inside
-        spec = buckets_spec(run.task, run.fleet.storage, node.env, rclone.hashes(self._programs(run)))
-        if spec is not None:
+        if run.task.bucket_mounts and (spec := self._buckets(run, node)):
             request["buckets"] = spec
         memory = imex.set_up(client, run, environment.index, node, member)
         return replace(self._prepare(run, client, request), notes=memory.notes, warnings=memory.warnings)
@@ -182,17 +184,29 @@ class Provisioner:
                     self._snapshots[key] = files.keep_wheels(home, run.id, wheels) if wheels else files.keep(home, run)
             return self._snapshots[key]
 
-    @staticmethod
-    def _programs(run: Run) -> dict[str, rclone.RcloneProgram]:
-        """Return the programs for buckets that this machine can send."""
-        return rclone.programs(dict.fromkeys(node.access.wheels for node in run.fleet.nodes if node.access.wheels))
+    def _buckets(self, run: Run, node: Node) -> BucketsSpec | None:
+        """Return what a node is told of the task's buckets.
+
+        The daemon of a container engine is another user, who has to reach what is mounted.
+        """
+        with self._reading:
+            hashes = rclone.hashes(self._programs(run))
+        inside = any(group.container for group in run.task.groups)
+        return buckets_spec(run.task, run.fleet.storage, node.env, hashes, allow_other=inside)
+
+    def _programs(self, run: Run) -> dict[str, rclone.RcloneProgram]:
+        """Return the programs for buckets that this machine can send; looked for once a run."""
+        if run.id not in self._rclone:
+            wheels = dict.fromkeys(node.access.wheels for node in run.fleet.nodes if node.access.wheels)
+            self._rclone[run.id] = rclone.programs(wheels)
+        return self._rclone[run.id]
 
     def _program(self, run: Run, reply: Reply) -> Snapshot:
         """Return the program for buckets that a node asks for."""
         with self._reading:
             program = self._programs(run).get(reply.get("machine", ""))
             if program is None:
-                raise LaunchError("the rclone for this node was removed from this machine while the run started")
+                raise LaunchError("this machine has no rclone for the architecture that the node has named")
             key = (run.id, program.digest)
             if key not in self._snapshots:
                 self._snapshots[key] = rclone.keep(self._addresses.home, run.id, program)

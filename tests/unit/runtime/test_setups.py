@@ -19,7 +19,8 @@ def run(folder: Path, envs: dict[str, dict[str, str]], scripts: dict[str, str]) 
     (folder / "secrets.json").write_text(json.dumps({"TOKEN": "t", "OTHER": "o"}))
     given = {"ok": True, "base": {"PATH": "/bin:/usr/bin"}, "secrets": str(folder / "secrets.json"), "umask": 0o027}
     rpc.serve(folder / "agent.sock", lambda _: given)
-    (folder / "agent.json").write_text(json.dumps({"run": "r", "socket": str(folder / "agent.sock")}))
+    agent = {"run": "r", "place": "n", "scratch": str(folder), "socket": str(folder / "agent.sock")}
+    (folder / "agent.json").write_text(json.dumps(agent))
     document = {"envs": envs, "addresses": {}}
     shared.keep(folder, "abc", lambda: zlib.compress(json.dumps(document).encode()))
     listed: list[dict[str, Any]] = []
