@@ -99,7 +99,7 @@ def _request(
         hint = "read the file that `NVLAUNCH_NODE_IPS_FILE` names: one address a line"
         context.listener.notify(FileWarning(mistake=Mistake(what=what, where=parsed.where, hint=hint)))
     task = choose_kinds(context, parsed, fleet)
-    secrets = {**parsed.secrets, **given}
+    secrets = {name: value for name, value in {**parsed.secrets, **given}.items() if name in parsed.task.secrets}
     file = str(source.task if source.task == STDIN_NAME else source.task.absolute())
     return Request(task=task, fleet=fleet, source=file, secrets=secrets)
 

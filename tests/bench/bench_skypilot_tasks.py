@@ -26,6 +26,9 @@ from launcher.config.task.read import parse_tasks
 from launcher.errors import SpecError
 
 MADE_UP = "made-up"
+_ELSEWHERE = re.compile(r"`/.*` does not exist")
+"""What is said of a file outside of home and FOLDER: none is made up there, so that it does not count."""
+
 _VARIABLE = re.compile(r"\$\{?([a-zA-Z_][a-zA-Z0-9_]*)\}?")
 
 
@@ -104,7 +107,8 @@ def judge(copy: Path, home: Path, name: str) -> Verdict:
         try:
             parsed = parse_tasks(text, Path(name), overrides=overrides)
         except SpecError as error:
-            return Verdict(path=name, mistakes=tuple(one.what for one in error.mistakes))
+            mistakes = tuple(one.what for one in error.mistakes if not _ELSEWHERE.fullmatch(one.what))
+            return Verdict(path=name, mistakes=mistakes)
     return Verdict(path=name, warnings=tuple(warning.what for one in parsed for warning in one.warnings))
 
 

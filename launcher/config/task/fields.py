@@ -9,15 +9,16 @@ from dataclasses import replace
 from launcher.config.schema.containers import ListOf, MapOf
 from launcher.config.schema.fields import Field, Section, section
 from launcher.config.schema.patterns import env_name, group_name, task_name
-from launcher.config.schema.scalars import Boolean, Choice, Duration, Integer, Number, Text
+from launcher.config.schema.scalars import Boolean, Choice, Duration, Integer, Text
 from launcher.config.schema.unsupported import as_built
 from launcher.config.schema.variables import Variable, variables
 from launcher.config.task.container import CONTAINER_FIELD, IMAGE_ID_FIELD
+from launcher.config.task.recovery import RECOVERY
+from launcher.config.task.skypilot_docker import CONFIG, VOLUMES
 from launcher.config.task.skypilot_keys import (
     GROUPS_ELSEWHERE,
     JOB_GROUP_ELSEWHERE,
     JOB_RECOVERY,
-    MAX_RESTARTS,
     RESOURCES_ELSEWHERE,
     TASK_ELSEWHERE,
     Unread,
@@ -134,57 +135,6 @@ TOPOLOGY = _stated(
     Field(name="exclude_nodes", doc="Nodes not to use.", type=_GLOBS),
 )
 
-RECOVERY = _built(
-    Field(
-        name="max_restarts",
-        doc="Restarts after failures of the program. Failures of nodes are always recovered from, and do not count.",
-        type=Integer(high=MAX_RESTARTS),
-        default=0,
-    ),
-    Field(
-        name="node_attempts",
-        doc="Restarts on the same node before it is marked as failed.",
-        type=Integer(high=1000),
-        default=2,
-    ),
-    Field(
-        name="restart_with",
-        doc="What restarts when a rank fails: the whole run, its group, or only this member.",
-        type=Choice(choices=("run", "group", "member")),
-        default="run",
-    ),
-    Field(
-        name="on_no_spare",
-        doc="What to do if a node must be replaced and no spare node is available.",
-        type=Choice(choices=("wait", "relocate", "shrink", "fail")),
-        default="wait",
-    ),
-    Field(
-        name="hang_after",
-        doc="Seconds after which a rank counts as hung if it writes neither its log nor its heartbeat file.",
-        type=Duration(above=True),
-    ),
-    Field(
-        name="straggler_factor",
-        doc="How many times as long as its peers a rank may work on a step before it is called a straggler.",
-        type=Number(low=1, above=True, high=100),
-        default=1.1,
-    ),
-    Field(
-        name="on_straggler",
-        doc="What to do about a straggler: say so, note it as an incident of its node too, for checks of the node, or "
-        "also replace the node by a spare, once for each rank; all ranks restart for that.",
-        type=Choice(choices=("report", "check", "replace")),
-        default="report",
-    ),
-    Field(
-        name="grow_after",
-        doc="Seconds for which there has to be room for one more slice before a group with a range of slices grows.",
-        type=Duration(),
-        default=300,
-    ),
-)
-
 _ROLE = (
     Field(name="num_nodes", doc="Total number of nodes.", type=Integer(low=1, high=MAX_NODES), default=1, filled=True),
     Field(name="resources", doc="What each node must have.", type=RESOURCES),
@@ -284,7 +234,7 @@ _RUN = (
     ),
 )
 
-TASK = _built(_NAME, *_ROLE, _GROUPS, *_OWN, *_RUN, SERVICE, POOL, *TASK_ELSEWHERE)
+TASK = _built(_NAME, *_ROLE, _GROUPS, *_OWN, *_RUN, SERVICE, POOL, CONFIG, VOLUMES, *TASK_ELSEWHERE)
 
 # SkyPilot's job groups: the first document, and each task after it (sky/utils/dag_utils.py, _load_job_group).
 HEADER = _built(
@@ -306,6 +256,8 @@ MEMBER = _built(
     *map(of_the_run, _RUN),
     SERVICE,
     POOL,
+    CONFIG,
+    VOLUMES,
     GROUPS_ELSEWHERE,
     *TASK_ELSEWHERE,
 )

@@ -54,9 +54,15 @@ def _expanded_mount(
 ) -> WrittenMount | None:
     sources = [expanded(source, mark) for source in written.sources]
     name = None if written.name is None else expanded(written.name, mark)
-    if None in sources or (written.name is not None and name is None):
+    store = None if written.store is None else expanded(written.store, mark)
+    if None in sources or (written.name is not None and name is None) or (written.store is not None and store is None):
         return None
-    return replace(written, sources=tuple(source for source in sources if source is not None), name=name)
+    return replace(
+        written,
+        sources=tuple(source for source in sources if source is not None),
+        name=name,
+        store=None if store is None else store.lower(),
+    )
 
 
 def _resolved(name: str, mount: WrittenMount, beside: Path, mark: Mark, out: Diagnostics) -> str | BucketMount | None:
@@ -67,6 +73,9 @@ def _resolved(name: str, mount: WrittenMount, beside: Path, mark: Mark, out: Dia
     if mount.temporary:
         hint = "delete it with the tools of the store once it is not needed"
         out.warn(mark, f"`{name}.persistent: false` has no effect: buckets are kept", hint)
+    if mount.store is not None and mount.store not in STORES:
+        out.mistake(mark, f"`{name}.store` is `{mount.store}`, which is no store", f"use one of {', '.join(STORES)}")
+        return None
     try:
         if urls:
             return _at_url(mount)

@@ -23,6 +23,7 @@ from launcher.config.task.local_paths import PathVariables
 from launcher.config.task.nodes_of import colocate_groups
 from launcher.config.task.recovery import read_recovery
 from launcher.config.task.sections import TaskSections, read_sections
+from launcher.config.task.skypilot_docker import with_docker_options
 from launcher.config.task.skypilot_scripts import check_scripts
 from launcher.config.task.skypilot_service import read_readiness
 from launcher.config.task.slice_range import check_ranges
@@ -93,7 +94,7 @@ def parse_tasks(text: str, path: Path, *, overrides: Overrides | None = None) ->
     check_overrides(overrides, out)
     owners = [owner for one in stages for owner in (one.task, *one.groups.values(), *one.owners)]
     check_unknown_names(owners, overrides, out)
-    tasks = [_task(sections, path, overrides, out) for sections in stages]
+    tasks = [_task(sections, path, of_stage(sections, stages, overrides), out) for sections in stages]
     names: set[str] = set()
     for task, sections in zip(tasks, stages, strict=True):
         if task.task.name in names:
@@ -102,6 +103,26 @@ def parse_tasks(text: str, path: Path, *, overrides: Overrides | None = None) ->
         names.add(task.task.name)
     out.finish()
     return (replace(tasks[0], warnings=out.warnings()), *tasks[1:])
+
+
+def of_stage(sections: TaskSections, stages: Sequence[TaskSections], overrides: Overrides) -> Overrides:
+    """Return the overrides of one task of a pipeline.
+
+    A secret goes to the tasks that name it, or to all if none does.
+    """
+    if len(stages) == 1:
+        return overrides
+    named = {
+        one.stage: {
+            name
+            for owner in (one.task, *one.groups.values(), *one.owners)
+            for key in ("envs", "secrets")
+            for name in owner.entries(key)
+        }
+        for one in stages
+    }
+    common = overrides.secrets - set().union(*named.values())
+    return replace(overrides, secrets=(overrides.secrets & named[sections.stage]) | common)
 
 
 def _task(sections: TaskSections, path: Path, overrides: Overrides, out: Diagnostics) -> ParsedTask:
@@ -147,7 +168,7 @@ def _forms(name: str, own: Values, task: Values, overrides: Overrides, out: Diag
     """Return a group once for each alternative accelerator."""
     kinds = read_accelerators(own if own.has("resources") else task, out)
     _check_command(name, own, out, alone=own is task)
-    container = read_container(own, task, out)
+    container = with_docker_options(read_container(own, task, out), own, task, out)
     envs = read_envs((task,) if own is task else (task, own), overrides, out)
     check_scripts(own, envs, out)
     return tuple(

@@ -1,9 +1,62 @@
 """The recovery policy of a group, by our keys or SkyPilot's `job_recovery`."""
 
-from launcher.config.task.skypilot_keys import RESTARTS
+from launcher.config.schema.fields import Field, section
+from launcher.config.schema.scalars import Choice, Duration, Integer, Number
+from launcher.config.task.skypilot_keys import MAX_RESTARTS, RESTARTS
 from launcher.config.yaml.diagnostics import Diagnostics
 from launcher.config.yaml.values import Values
 from launcher.core.model.task import OnNoSpare, OnStraggler, RecoveryPolicy, RestartWith
+
+RECOVERY = section(
+    Field(
+        name="max_restarts",
+        doc="Restarts after failures of the program. Failures of nodes are always recovered from, and do not count.",
+        type=Integer(high=MAX_RESTARTS),
+        default=0,
+    ),
+    Field(
+        name="node_attempts",
+        doc="Restarts on the same node before it is marked as failed.",
+        type=Integer(high=1000),
+        default=2,
+    ),
+    Field(
+        name="restart_with",
+        doc="What restarts when a rank fails: the whole run, its group, or only this member.",
+        type=Choice(choices=("run", "group", "member")),
+        default="run",
+    ),
+    Field(
+        name="on_no_spare",
+        doc="What to do if a node must be replaced and no spare node is available.",
+        type=Choice(choices=("wait", "relocate", "shrink", "fail")),
+        default="wait",
+    ),
+    Field(
+        name="hang_after",
+        doc="Seconds after which a rank counts as hung if it writes neither its log nor its heartbeat file.",
+        type=Duration(above=True),
+    ),
+    Field(
+        name="straggler_factor",
+        doc="How many times as long as its peers a rank may work on a step before it is called a straggler.",
+        type=Number(low=1, above=True, high=100),
+        default=1.1,
+    ),
+    Field(
+        name="on_straggler",
+        doc="What to do about a straggler: say so, note it as an incident of its node too, for checks of the node, or "
+        "also replace the node by a spare, once for each rank; all ranks restart for that.",
+        type=Choice(choices=("report", "check", "replace")),
+        default="report",
+    ),
+    Field(
+        name="grow_after",
+        doc="Seconds for which there has to be room for one more slice before a group with a range of slices grows.",
+        type=Duration(),
+        default=300,
+    ),
+)
 
 
 def read_recovery(own: Values, task: Values, out: Diagnostics) -> RecoveryPolicy:

@@ -126,25 +126,20 @@ RESOURCES_ELSEWHERE = (
 
 _ROLES = "to run several programs together, use `groups:` of one task"
 _HEADER = "it belongs in the first document of a job group, before its tasks"
-_CLOUDS = "it configures clouds, Kubernetes and Slurm"
+CLOUDS = "it configures clouds, Kubernetes and Slurm"
 _HOOKS = "handle `stop_signal` in the program: it has `stop_grace` seconds to write a checkpoint"
 
-_CONFIG = section(
-    _refused("hooks", "no command runs when ranks are stopped", _HOOKS),
-    rest=Unread(why=_CLOUDS),
-)
+CONFIG_ELSEWHERE = (_refused("hooks", "no command runs when ranks are stopped", _HOOKS),)
 
 JOB_GROUP_ELSEWHERE = (_ignored("inter_connection", "nvlaunch does not configure the network between nodes"),)
 
 TASK_ELSEWHERE = (
-    Field(name="config", doc="A key of SkyPilot.", type=_CONFIG),
-    _ignored("experimental", _CLOUDS),
+    _ignored("experimental", CLOUDS),
     _ignored("api_server_access", "there is no API server"),
     _ignored("event_callback", "SkyPilot's callbacks are not called", "use `on_event`, which gets each event as JSON"),
     _ignored("inputs", "sizes are not estimated"),
     _ignored("outputs", "sizes are not estimated"),
     _refused("managed_secrets", "there is no server for secrets", "use `secrets:` with `--secret NAME`"),
-    _refused("volumes", "there are no cloud disks", SHARED),
     _refused("execution", _HEADER, _ROLES),
     _refused("primary_tasks", _HEADER, _ROLES),
     _refused("termination_delay", _HEADER, _ROLES),

@@ -14,6 +14,26 @@ from launcher.core.model.buckets import MountMode
 
 _MODES = tuple(mode.value for mode in MountMode)
 
+_STORE = Choice(choices=(*STORES, *map(str.upper, STORES)))
+
+
+@dataclass(frozen=True, slots=True)
+class StoreName:
+    """The name of a store, or a variable that has it."""
+
+    expected: str = f"{_STORE.expected}, or a variable such as `$STORE`"
+
+    def read(self, node: YamlNode, at: KeyPath) -> str:
+        """Return what is written: a variable is expanded later."""
+        if isinstance(node, ScalarNode) and node.text.startswith("$"):
+            return node.text
+        return _STORE.read(node, at)
+
+    def schema(self) -> Schema:
+        """Return the names, or a variable."""
+        return {"anyOf": [_STORE.schema(), {"type": "string", "pattern": r"^\$"}]}
+
+
 # sky/utils/schemas.py, get_storage_schema
 STORAGE: Section = section(
     Field(name="name", doc="The name of the bucket; it is made if there is none.", type=Text(numbers=True)),
@@ -25,7 +45,7 @@ STORAGE: Section = section(
     Field(
         name="store",
         doc="The store of the bucket `name`.",
-        type=Choice(choices=(*STORES, *map(str.upper, STORES))),
+        type=StoreName(),
         default="s3",
     ),
     Field(name="persistent", doc="Buckets are always kept.", type=Boolean()),
@@ -84,7 +104,7 @@ class MountSource:
             storage=True,
             sources=sources,
             name=name,
-            store=(storage.get("store", str) or "").lower() or None,
+            store=storage.get("store", str),
             mode=MountMode((storage.get("mode", str) or "MOUNT").upper()),
             temporary=storage.get("persistent", bool) is False,
         )

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from launcher.config.task.envs import Overrides
+from launcher.config.task.read import parse_tasks
 from tests.unit.config.task.parsing import complaints, parse
 
 
@@ -80,3 +81,12 @@ def test_a_secret_is_for_the_task_of_a_job_group_that_declares_it(tmp_path: Path
     }
     one = parse(tmp_path, "secrets: {HF: null}\ngroups: {a: {run: x}, b: {run: x}}\n", given).task
     assert {task.secrets_of(group) for group in one.groups} == {("ALL", "HF", "KEY")}
+
+
+def test_a_secret_is_for_the_tasks_of_a_pipeline_that_name_it(tmp_path: Path) -> None:
+    """One of the command line that no task names is for all of them."""
+    text = "name: a\nsecrets: {HF: null}\nrun: x\n---\nname: b\nenvs: {KEY: null}\nrun: x\n"
+    given = Overrides(secrets=frozenset({"HF", "KEY", "ALL"}))
+    first, second = parse_tasks(text, tmp_path / "task.yaml", overrides=given)
+    assert first.task.secrets == ("ALL", "HF")
+    assert second.task.secrets == ("ALL", "KEY")

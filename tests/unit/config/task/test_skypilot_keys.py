@@ -161,7 +161,7 @@ CASES: dict[str, tuple[Fate, str]] = {
         WARNED,
         "name: g\nexecution: parallel\ninter_connection: true\n---\nname: a\nrun: x\n---\nname: b\nrun: y",
     ),
-    "config.docker": (WARNED, "config: {docker: {run_options: []}}"),
+    "config.docker": (WARNED, "config: {docker: {run_options: [--shm-size=1g]}}"),
     "config.nvidia_gpus": (WARNED, "config: {nvidia_gpus: {disable_ecc: true}}"),
     "config.ssh": (WARNED, "config: {ssh: {provision_timeout: 10}}"),
     "config.kubernetes": (WARNED, "config: {kubernetes: {provision_timeout: 10}}"),
