@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from launcher.admission import engines
-from launcher.admission.domains import _guesses, unknown_domains, with_domains
+from launcher.admission.domains import _guesses, check_domains, unknown_domains, with_domains
 from launcher.admission.node_checks import (
     HEAD,
     Examined,
@@ -21,12 +21,12 @@ from launcher.admission.node_checks import (
     summary,
 )
 from launcher.core.model.inventory import Inventory, Node
-from launcher.core.model.nodeset import NodeName, fold
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.placement import Placement, Shortfall, Unavailable, UnavailableNodes, mark_unhealthy
 from launcher.core.model.task import Task
 from launcher.core.placement.place import place
 from launcher.core.planner.straddle import straddling
-from launcher.errors import Mistake, NoCapacityError, ProvisionError, SpecError
+from launcher.errors import NoCapacityError, ProvisionError
 from launcher.ports import Listener, Prober
 from launcher.probe.check_gpu import domain_of
 from launcher.probe.findings import CheckResult, Finding
@@ -187,7 +187,7 @@ class Preflight:
         self._blind = 0 if any(one.reached for one in self.examined.values()) else self._blind + 1
         self._check_way(self._blind)
         self._check_head()
-        _check_domains(self._written, found)
+        check_domains(self._written, found)
 
     def _in_order(self) -> Iterable[Examined]:
         """Return the nodes that were asked as the inventory lists them."""
@@ -240,10 +240,12 @@ class Preflight:
         if len(self.unhealthy) == before:
             self._single_out(compare_all(self.of(placement)), "the run")
             self._check_head()
-            members = [self.examined[name] for name in placement.nodes]
-            self._engine = engines.choose(self._task, self._written.container_engine, members)
-            self.unhealthy.update(engines.unfit(self._task, self._engine, members))
+            self._settle_engine([self.examined[name] for name in placement.nodes])
         return len(self.unhealthy) > before
+
+    def _settle_engine(self, nodes: Sequence[Examined]) -> None:
+        self._engine = engines.choose(self._task, self._written.container_engine, nodes)
+        self.unhealthy.update(engines.unfit(self._task, self._engine, nodes))
 
     def _single_out(self, findings: Iterable[Finding], whose: str) -> None:
         for finding in findings:
@@ -267,31 +269,6 @@ def place_without(
         if isinstance(answer, Placement):
             return answer
     return place(task, fleet, unavailable)
-
-
-def _check_domains(fleet: Inventory, found: Iterable[Examined]) -> None:
-    """Raise SpecError where the inventory names other domains than the drivers.
-
-    Slices would be torn apart.
-    """
-    sides: dict[tuple[str, str], list[NodeName]] = {}
-    for one in found:
-        reported = None if isinstance(one.facts, Unknown) else domain_of(one.facts)
-        written = one.node.domain
-        if reported is not None and written is not None and reported.casefold() != written.casefold():
-            sides.setdefault((written, reported), []).append(one.node.name)
-    if sides:
-        hint = "correct `domain:`, or remove it so that the drivers are asked"
-        raise SpecError(
-            tuple(
-                Mistake(
-                    what=f"{fold(names)}: the inventory says domain `{written}`, the drivers report `{reported}`",
-                    where=fleet.source,
-                    hint=hint,
-                )
-                for (written, reported), names in sides.items()
-            )
-        )
 
 
 def _way_hint(messages: Sequence[str]) -> str:

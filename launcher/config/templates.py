@@ -7,6 +7,7 @@ from pathlib import Path
 EXAMPLES: Mapping[str, str] = {
     "demo": "two slices on two local racks, with bash only",
     "torchrun": "one program on four nodes of one rack",
+    "container": "the same in a container",
     "vla-8x64": "pre-training on 512 GPUs: 8 slices of 64 GPUs, one spare node each",
     "ray-driver": "a program that uses Ray itself: one driver, one placement group per slice",
     "rl": "reinforcement learning: trainer, rollout workers and judges as groups of one run",

@@ -132,9 +132,7 @@ class AgentApi:
             status["supervisor"] = self._supervision.ask({"op": "status"}, SUPERVISOR_S)
             return self._faults.added_to(status)
         status["setup"] = self._setup.status()
-        self._images.fix(request.get("images", {}))
-        if found := self._images.found:
-            status["images"] = found
+        self._images.exchange(request, status)
         status["ranks"] = ranks.statuses(self._folder, self._quiet, self._faults.ends)
         if "head" in request and self._member is None:
             self.heartbeat.hint(*request["head"])
@@ -236,8 +234,7 @@ class AgentApi:
     def environment(self, request: EnvironmentRequest) -> EnvironmentReply:
         """Return what the parent of a rank needs; a killed rank is refused."""
         if "member" in request:
-            message = self._fences.against_rank(request["member"], request["generation"], request["attempt"])
-            if message:
+            if message := self._fences.against_rank(request["member"], request["generation"], request["attempt"]):
                 return {"ok": False, "message": message}
         return {
             "ok": True,
@@ -280,8 +277,7 @@ class AgentApi:
         """Kill all of the run here and end; the lease is released with this process."""
         self._supervision.end()
         reply = self.kill({"op": "kill", "level": "node"})
-        if reply["ok"]:
-            reply = keep.removed(self._folder, self._spec, self._base)
+        reply = keep.removed(self._folder, self._spec, self._base) if reply["ok"] else reply
         if reply["ok"]:
             self.heartbeat.leave()
             if unremoved := agent_folders.clear(self._folder, self._spec):
