@@ -91,7 +91,7 @@ class AgentApi:
             "status": self.status,
             "prepare": self.prepare,
             "ray": self.ray,
-            "kill": self.kill,
+            "kill": lambda asked: keep.after_kill(asked["level"], self.kill(asked), folder, spec, self._base),
             "signal": self.signal,
             "drive": self.drive,
             "environment": self.environment,
@@ -233,9 +233,9 @@ class AgentApi:
 
     def environment(self, request: EnvironmentRequest) -> EnvironmentReply:
         """Return what the parent of a rank needs; a killed rank is refused."""
-        if "member" in request:
-            if message := self._fences.against_rank(request["member"], request["generation"], request["attempt"]):
-                return {"ok": False, "message": message}
+        asked = (request["member"], request["generation"], request["attempt"]) if "member" in request else None
+        if asked and (message := self._fences.against_rank(*asked)):
+            return {"ok": False, "message": message}
         return {
             "ok": True,
             "base": self._base,

@@ -52,7 +52,8 @@ def reply(folder: Path, spec: AgentSpec | None, request: dict[str, Any]) -> Stat
         fences = Fences(folder / agent_folders.FENCES)
         fences.raise_to(scope.level, scope.member, scope.generation, scope.attempt)
     left = procs.kill(scope)
-    return {"ok": not left, "left": left}
+    killed: StatusReply = {"ok": not left, "left": left}
+    return {**killed, **keep.after_kill(scope.level, killed, folder, spec, keep.user_base())}
 
 
 def stop(folder: Path, spec: AgentSpec, *, asks: bool = True) -> StatusReply:
