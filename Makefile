@@ -24,7 +24,7 @@ endef
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test forget check soak fuzz lint types contracts unit fake command real rig rig-able recovery racks wheel bench docs docs-rig clean
+.PHONY: help demo test forget check soak fuzz lint types contracts unit fake command real containers rig rig-able recovery racks wheel bench docs docs-rig clean
 
 help:
 	@echo "make demo   two slices on local racks: up, status, logs, down (about a minute)"
@@ -34,6 +34,7 @@ help:
 	@echo "make soak   for hours: drawn cases, 50 times as many and other ones each time; the long failures on racks of hosts"
 	@echo "make fuzz   an hour of files, answers and bytes on each channel, drawn at random (FUZZ_S=60: a minute); a part of soak"
 	@echo "make real   real Ray on local racks"
+	@echo "make containers  runs in containers of a real Docker and Podman (needs root)"
 	@echo "make rig    real sshd and real Ray on racks of hosts in this machine (needs root)"
 	@echo "make recovery  each kind of failure on those racks, with a program that counts what it lost (needs root)"
 	@echo "make racks  the last three side by side, in half the time (needs root)"
@@ -106,6 +107,10 @@ command: $(READY)
 real: $(READY)
 	@echo "== real: Ray on local racks"
 	$(call patiently,--timeout 600 tests/real,--timeout 600 tests/real)
+
+containers: $(READY)
+	@echo "== containers: a real Docker and Podman (needs root)"
+	$(call patiently,--timeout 600 tests/containers,--timeout 600 tests/containers)
 
 # First of all in `make test`: who cannot run the rig is told so at once, and not after ten minutes.
 rig-able: $(READY)

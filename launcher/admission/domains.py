@@ -3,8 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from launcher.admission.node_checks import Examined
 from launcher.core.model.inventory import GpuDriver, Inventory, Node
-from launcher.core.model.nodeset import NodeName
+from launcher.core.model.nodeset import NodeName, fold
+from launcher.errors import Mistake, SpecError
+from launcher.probe.check_gpu import domain_of
+from launcher.probe.results import Unknown
 
 
 def guessed(fleet: Inventory, remembered: Mapping[NodeName, str]) -> Inventory:
@@ -39,3 +43,28 @@ def unknown_domains(fleet: Inventory) -> tuple[NodeName, ...]:
 
 def _left_out(node: Node) -> bool:
     return node.domain is None and node.gpu_driver is GpuDriver.NVIDIA
+
+
+def check_domains(fleet: Inventory, found: Iterable[Examined]) -> None:
+    """Raise SpecError where the inventory names other domains than the drivers.
+
+    Slices would be torn apart.
+    """
+    sides: dict[tuple[str, str], list[NodeName]] = {}
+    for one in found:
+        reported = None if isinstance(one.facts, Unknown) else domain_of(one.facts)
+        written = one.node.domain
+        if reported is not None and written is not None and reported.casefold() != written.casefold():
+            sides.setdefault((written, reported), []).append(one.node.name)
+    if sides:
+        hint = "correct `domain:`, or remove it so that the drivers are asked"
+        raise SpecError(
+            tuple(
+                Mistake(
+                    what=f"{fold(names)}: the inventory says domain `{written}`, the drivers report `{reported}`",
+                    where=fleet.source,
+                    hint=hint,
+                )
+                for (written, reported), names in sides.items()
+            )
+        )

@@ -6,8 +6,8 @@ from launcher.admission.node_checks import Examined
 from launcher.core.model.container import Engine
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.task import Task
-from launcher.probe.engines import COMMANDS
 from launcher.probe.results import Unknown
+from launcher.probe.system import ENGINE_COMMANDS
 
 _INSTALL = "install one there, give the user access to it, or exclude the node"
 
@@ -24,7 +24,7 @@ def choose(task: Task, named: Engine | None, nodes: Sequence[Examined]) -> Engin
     """
     if named is not None or None not in needed(task, None):
         return named
-    counts = [(sum(_why_not(one, engine) == "" for one in nodes), engine) for engine in COMMANDS]
+    counts = [(sum(_why_not(one, engine) == "" for one in nodes), engine) for engine in ENGINE_COMMANDS]
     most = max(count for count, _ in counts)
     return next(engine for count, engine in counts if count == most) if most else None
 

@@ -6,11 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from launcher.core.model.inventory import GpuDriver, Inventory, Node, RackName
-from launcher.core.model.nodeset import NodeName, fold
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.task import Task
-from launcher.errors import Mistake, SpecError
 from launcher.ports import Listener, Prober
-from launcher.probe.check_gpu import domain_of
 from launcher.probe.check_node import check_node
 from launcher.probe.check_slice import check_machines, check_slice
 from launcher.probe.findings import CheckResult, Fact, Finding
@@ -111,31 +109,6 @@ def compare_machines(nodes: Iterable[Examined]) -> tuple[Finding, ...]:
     """Return findings about nodes that are one machine under several names; the machine for heads may be a node too."""
     members = [(one.node, one.facts) for one in nodes if one.node.name != HEAD and not isinstance(one.facts, Unknown)]
     return check_machines(members)
-
-
-def check_domains(fleet: Inventory, found: Iterable[Examined]) -> None:
-    """Raise SpecError where the inventory names other domains than the drivers.
-
-    Slices would be torn apart.
-    """
-    sides: dict[tuple[str, str], list[NodeName]] = {}
-    for one in found:
-        reported = None if isinstance(one.facts, Unknown) else domain_of(one.facts)
-        written = one.node.domain
-        if reported is not None and written is not None and reported.casefold() != written.casefold():
-            sides.setdefault((written, reported), []).append(one.node.name)
-    if sides:
-        hint = "correct `domain:`, or remove it so that the drivers are asked"
-        raise SpecError(
-            tuple(
-                Mistake(
-                    what=f"{fold(names)}: the inventory says domain `{written}`, the drivers report `{reported}`",
-                    where=fleet.source,
-                    hint=hint,
-                )
-                for (written, reported), names in sides.items()
-            )
-        )
 
 
 def folders_of(task: Task) -> tuple[str, ...]:

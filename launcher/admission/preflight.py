@@ -9,11 +9,10 @@ from dataclasses import replace
 
 from launcher.admission import engines
 from launcher.admission.allocation import way_hint
-from launcher.admission.domains import _guesses, unknown_domains, with_domains
+from launcher.admission.domains import _guesses, check_domains, unknown_domains, with_domains
 from launcher.admission.node_checks import (
     HEAD,
     Examined,
-    check_domains,
     compare,
     compare_all,
     compare_machines,
@@ -254,10 +253,12 @@ class Preflight:
         if len(self.unhealthy) == before:
             self._single_out(compare_all(self.of(placement)), "the run")
             self._check_head()
-            members = [self.examined[name] for name in placement.nodes]
-            self._engine = engines.choose(self._task, self._written.container_engine, members)
-            self.unhealthy.update(engines.unfit(self._task, self._engine, members))
+            self._settle_engine([self.examined[name] for name in placement.nodes])
         return len(self.unhealthy) > before
+
+    def _settle_engine(self, nodes: Sequence[Examined]) -> None:
+        self._engine = engines.choose(self._task, self._written.container_engine, nodes)
+        self.unhealthy.update(engines.unfit(self._task, self._engine, nodes))
 
     def _single_out(self, findings: Iterable[Finding], whose: str) -> None:
         for finding in findings:

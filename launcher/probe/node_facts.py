@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from launcher.core.model.container import Engine
 from launcher.core.model.inventory import GpuDriver, Node
-from launcher.probe import engines, folders, imex, limits, nvidia_smi, resources, slurm, system, xid
+from launcher.probe import folders, imex, limits, nvidia_smi, resources, slurm, system, xid
 from launcher.probe.folders import FolderTrial, LeasePlace
 from launcher.probe.imex import ImexDomain, ImexFiles
 from launcher.probe.limits import Limits
@@ -147,7 +147,10 @@ def probes(node: Node, *, paths: Sequence[str] = (), leases: Sequence[str] = ())
         "logind": _command(system.LOGIND_COMMAND, QUICK),
         "sudo": _command(system.SUDO_COMMAND, QUICK),
         "infiniband": builtin("infiniband"),
-        **{engines.probe_name(one): _command(argv, engines.TIMEOUT) for one, argv in engines.COMMANDS.items()},
+        **{
+            system.engine_probe(one): _command(argv, system.ENGINE_TIMEOUT)
+            for one, argv in system.ENGINE_COMMANDS.items()
+        },
         **{space_probe(path): builtin("space", path) for path in (*PATHS, SHARED_MEMORY)},
         **{
             f"trial {path}": builtin("trial", path, *wants, timeout=10.0)
@@ -238,7 +241,7 @@ def parse_facts(
         imex_files=imex.read_files(ask("imex_files")),
         xids=_xids(results),
         infiniband=resources.read_infiniband(ask("infiniband")),
-        engines=engines.read_engines(results),
+        engines=system.read_engines(results),
     )
 
 

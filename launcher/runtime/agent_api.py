@@ -110,7 +110,7 @@ class AgentApi:
             "status": self.status,
             "prepare": self.prepare,
             "ray": self.ray,
-            "kill": self.kill,
+            "kill": lambda asked: keep.after_kill(asked["level"], self.kill(asked), folder, spec, self._base),
             "signal": self.signal,
             "drive": self.drive,
             "environment": self.environment,
@@ -151,9 +151,7 @@ class AgentApi:
             status["supervisor"] = self._supervision.ask({"op": "status"}, SUPERVISOR_S)
             return self._faults.added_to(status)
         status["setup"] = self._setup.status()
-        self._images.fix(request.get("images", {}))
-        if found := self._images.found:
-            status["images"] = found
+        self._images.exchange(request, status)
         status["ranks"] = ranks.statuses(self._folder, self._quiet, self._faults.ends)
         if "head" in request and self._member is None:
             self.heartbeat.hint(*request["head"])
@@ -247,10 +245,9 @@ class AgentApi:
 
     def environment(self, request: EnvironmentRequest) -> EnvironmentReply:
         """Return what the parent of a rank needs; a killed rank is refused."""
-        if "member" in request:
-            message = self._fences.against_rank(request["member"], request["generation"], request["attempt"])
-            if message:
-                return {"ok": False, "message": message}
+        asked = (request["member"], request["generation"], request["attempt"]) if "member" in request else None
+        if asked and (message := self._fences.against_rank(*asked)):
+            return {"ok": False, "message": message}
         return {
             "ok": True,
             "base": self._base,
@@ -297,8 +294,7 @@ class AgentApi:
             if not reply["ok"] or (sending := self._mounts.wait_for_writes()):
                 return reply if not reply["ok"] else {"ok": False, "message": sending}
         reply = self.kill({"op": "kill", "level": "node"})
-        if reply["ok"]:
-            reply = keep.removed(self._folder, self._spec, self._base)
+        reply = keep.removed(self._folder, self._spec, self._base) if reply["ok"] else reply
         if reply["ok"]:
             self.heartbeat.leave()
             told = [reply.get("message"), self._mounts.lost, agent_folders.clear(self._folder, self._spec)]

@@ -54,7 +54,9 @@ def reply(folder: Path, spec: AgentSpec | None, request: dict[str, Any]) -> Stat
     left = procs.kill(scope)
     told = mounts.end(folder, spec) if scope.level == "node" and not left else ""
     ended: StatusReply = {"ok": not left, "left": left}
-    return {**ended, "message": told} if told else ended
+    if told:
+        ended["message"] = told
+    return {**ended, **keep.after_kill(scope.level, ended, folder, spec, keep.user_base())}
 
 
 def stop(folder: Path, spec: AgentSpec, *, asks: bool = True) -> StatusReply:

@@ -1,4 +1,4 @@
-"""A Docker daemon for all tests of containers, with a small image."""
+"""A Docker daemon and a Podman for all tests of containers, with a small image."""
 
 import shutil
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ from tempfile import mkdtemp
 import pytest
 
 from tests.containers.docker import Docker, rootfs
+from tests.containers.podman import Podman
 
 IMAGE = "box:1"
 
@@ -19,6 +20,19 @@ def docker() -> Iterator[Docker]:
     made = Docker(folder)
     try:
         made.start()
+        made.client("import", "--change", "ENV BOX=of-the-image", str(rootfs(folder / "root.tar")), IMAGE)
+        yield made
+    finally:
+        made.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def podman() -> Iterator[Podman]:
+    """A Podman of our own, with the same image."""
+    folder = Path(mkdtemp(prefix="nvpodman."))
+    made = Podman(folder)
+    try:
         made.client("import", "--change", "ENV BOX=of-the-image", str(rootfs(folder / "root.tar")), IMAGE)
         yield made
     finally:

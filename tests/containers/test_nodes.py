@@ -23,6 +23,7 @@ from launcher.runtime import rpc
 from launcher.runtime.protocol import PROTOCOL
 from launcher.setup import layout
 from tests.containers.docker import Docker, rootfs
+from tests.containers.podman import Podman
 from tests.containers.registry import Registry
 from tests.real import local
 
@@ -35,7 +36,9 @@ AMPLE_S = 60.0
 class Site:
     """A run with containers on local nodes, and its ranks, started as drivers are: by the agent alone."""
 
-    def __init__(self, home: Path, run: str, docker: Docker, container: Container, *, racks: int = 1, nodes: int = 1):
+    def __init__(
+        self, home: Path, run: str, docker: Docker | Podman, container: Container, *, racks: int = 1, nodes: int = 1
+    ):
         self.docker = docker
         self.home = home
         group = Group(
@@ -160,13 +163,25 @@ def gone(pid: int) -> bool:
 
 
 IMAGE = Container(image="box:1", engine=Engine.DOCKER)
+IMAGES = {Engine.DOCKER: IMAGE, Engine.PODMAN: Container(image="localhost/box:1", engine=Engine.PODMAN)}
 
 
-@pytest.fixture(scope="module")
-def site(docker: Docker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+@pytest.fixture(scope="module", autouse=True)
+def _env(docker: Docker, podman: Podman) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**docker.env, **podman.env}.items():
+            patch.setenv(name, value)
+        yield
+
+
+@pytest.fixture(scope="module", params=list(IMAGES), ids=lambda engine: engine.value)
+def site(
+    request: pytest.FixtureRequest, docker: Docker, podman: Podman, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
     """One node with a container, for tests that leave it as it was."""
-    os.environ.update(docker.env)
-    made = Site(tmp_path_factory.mktemp("home"), "box-1", docker, IMAGE)
+    engine: Engine = request.param
+    client = docker if engine is Engine.DOCKER else podman
+    made = Site(tmp_path_factory.mktemp("home"), f"box-{engine.value}", client, IMAGES[engine])
     made.prepare()
     yield made
     made.stand.take_down()

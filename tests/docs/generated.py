@@ -18,6 +18,7 @@ from launcher.config.inventory import fields as inventory
 from launcher.config.inventory.checks import CHECK
 from launcher.config.schema.fields import Section
 from launcher.config.task import fields as task
+from launcher.config.task.container import CONTAINER
 from launcher.core.control import reconcile
 from launcher.core.model.simulation import FaultKind
 from launcher.probe.findings import Fact
@@ -263,7 +264,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "modules": _modules,
     "stages": _stages,
     "limits": _limits,
-    "task": _section(task.TASK, "topology", "recovery", "groups", "resources", "config"),
+    "task": _section(task.TASK, "topology", "recovery", "groups", "resources", "config", "container"),
     "resources": _section(task.RESOURCES),
     "topology": _section(task.TOPOLOGY),
     "recovery": _section(task.RECOVERY),
@@ -272,6 +273,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "sim": _section(inventory.INVENTORY, inside="sim"),
     "defrag": _section(inventory.INVENTORY, inside="defrag"),
     "check": _section(CHECK),
+    "container": _section(CONTAINER),
     "facts": lambda: ", ".join(f"`{fact.value}`" for fact in Fact),
     "fault": lambda: ", ".join(f"`{kind.value}`" for kind in FaultKind),
 }

@@ -1,6 +1,7 @@
 """Docker: the commands of its client, and how their output is read."""
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from ..environment import MARK
@@ -117,18 +118,19 @@ class Docker:
     def remove(self, run: str, place: str, seconds: float) -> list[str]:
         """Remove the containers of a run and place; return those that still run."""
         mine = ("--filter", f"label={RUN_LABEL}={run}", "--filter", f"label={PLACE_LABEL}={place}")
+        until = time.monotonic() + seconds
         found = self.client.run("ps", "--all", "--quiet", "--no-trunc", *mine, seconds=seconds).split()
         if not found:
             return []
         trouble = ""
         try:
-            self.client.run("rm", "--force", "--volumes", *found, seconds=seconds)
+            self.client.run("rm", "--force", "--volumes", *found, seconds=max(1.0, until - time.monotonic()))
         except EngineError as error:
             if error.hung:
                 raise
             trouble = str(error)
         names = "{{.Names}}"
-        left = self.client.run("ps", "--format", names, *mine, seconds=seconds).split()
+        left = self.client.run("ps", "--format", names, *mine, seconds=max(1.0, until - time.monotonic())).split()
         if trouble and not left:
             raise EngineError(trouble)
         return left

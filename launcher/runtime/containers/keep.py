@@ -22,7 +22,8 @@ MADE_OF = "container-images.json"
 HELD = "container"
 """The third part of the mark of a container: no generation, so that a kill of the node alone covers it."""
 
-REMOVE_S = 20.0
+REMOVE_S = 15.0
+"""Seconds for an engine to remove containers: with those of a kill, within what a launcher waits for."""
 LEFT = "containers-left"
 """The file in a run's folder whose containers could not be removed: the engine did not answer."""
 
@@ -213,6 +214,11 @@ def removed(folder: Path, agent: AgentSpec, base: Mapping[str, str]) -> Reply:
     if trouble:
         reply["message"] = trouble
     return reply
+
+
+def after_kill(level: str, reply: Reply, folder: Path, agent: AgentSpec, base: Mapping[str, str]) -> Reply:
+    """Return the reply to a kill: after one of the whole node, the engine is asked for what marks may not show."""
+    return removed(folder, agent, base) if reply["ok"] and level == "node" else reply
 
 
 def _limits() -> Iterator[tuple[str, int, int]]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .. import files
-from ..protocol import Reply
+from ..protocol import Reply, StatusReply, StatusRequest
 from ..protocol_containers import ARCHIVES, CONTAINERS, ContainersRequest, ImageRequest, is_identity
 from .images import ASK_S
 
@@ -18,11 +18,12 @@ class FixedImages:
         self._found: dict[str, str] = {}
         self._changed = threading.Condition()
 
-    @property
-    def found(self) -> dict[str, str]:
-        """Return what was found here of images that are not fixed yet."""
+    def exchange(self, request: StatusRequest, status: StatusReply) -> None:
+        """Take note of what is fixed, and add to a status what was found here of images that are not fixed yet."""
+        self.fix(request.get("images", {}))
         with self._changed:
-            return {image: one for image, one in self._found.items() if image not in self._fixed}
+            if found := {image: one for image, one in self._found.items() if image not in self._fixed}:
+                status["images"] = found
 
     def fix(self, images: Mapping[str, str]) -> None:
         """Take note of what the launcher has fixed; that never changes."""

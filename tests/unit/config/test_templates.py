@@ -21,6 +21,7 @@ FLEET = "fleet-9xnvl72.yaml"
 WHERE = {
     "vla-8x64": FLEET,
     "torchrun": FLEET,
+    "container": FLEET,
     "rl": FLEET,
     "prefill-decode": FLEET,
     "shared-nodes": FLEET,

@@ -1,0 +1,76 @@
+"""The engine of a run's containers: the same on all nodes, and why a node is passed over."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from launcher.core.model.container import Container, Engine
+from launcher.core.model.nodeset import expand
+from launcher.core.model.placement import Shortfall
+from launcher.core.model.task import Task
+from launcher.probe.node_facts import Facts
+from tests.facts import FACTS
+from tests.unit.admission.test_preflight import World, fleet, preflight, task, where
+
+NO_DOCKER, NO_PODMAN = "`docker` not found", "the user may not use `podman`"
+
+
+def having(docker: str = "", podman: str = "") -> Facts:
+    return replace(FACTS, engines={Engine.DOCKER: docker, Engine.PODMAN: podman})
+
+
+def contained(work: Task, engine: Engine | None = None) -> Task:
+    container = Container(image="box:1", engine=engine)
+    return replace(work, groups=tuple(replace(group, container=container) for group in work.groups))
+
+
+def world(**facts: Facts) -> World:
+    """Nodes of r1 by the end of their names; all others have both engines."""
+    both: Mapping[str, Facts] = dict.fromkeys(expand("r1-n[1-4]"), having())
+    return World({**both, **{f"r1-{name}": one for name, one in facts.items()}})
+
+
+BOTH, ONLY_DOCKER, ONLY_PODMAN, NEITHER = (
+    having(),
+    having(podman=NO_PODMAN),
+    having(docker=NO_DOCKER),
+    having(docker=NO_DOCKER, podman=NO_PODMAN),
+)
+
+
+@pytest.mark.parametrize(
+    ("of_group", "of_inventory", "nodes", "engine", "placed"),
+    [
+        (None, None, {}, Engine.DOCKER, "r1-n[1-2]"),
+        (None, None, {"n1": ONLY_PODMAN}, Engine.PODMAN, "r1-n[1-2]"),
+        (None, None, {"n1": NEITHER}, Engine.DOCKER, "r1-n[2-3]"),
+        (None, Engine.PODMAN, {"n1": ONLY_DOCKER}, Engine.PODMAN, "r1-n[2-3]"),
+        (Engine.PODMAN, None, {"n2": ONLY_DOCKER}, None, "r1-n[1,3]"),
+    ],
+    ids=["first", "first-that-all-have", "without-any", "of-the-inventory", "of-the-group"],
+)
+def test_all_nodes_have_the_engine_of_the_run(
+    of_group: Engine | None,
+    of_inventory: Engine | None,
+    nodes: dict[str, Facts],
+    engine: Engine | None,
+    placed: str,
+) -> None:
+    flight = preflight(contained(task(), of_group), fleet(4, container_engine=of_inventory), world(**nodes))
+    assert where(flight.place({})) == [placed]
+    assert flight.fleet.container_engine is engine
+
+
+def test_a_refusal_says_what_each_node_lacks_and_what_to_do() -> None:
+    flight = preflight(contained(task()), fleet(2), world(n1=NEITHER, n2=NEITHER))
+    assert isinstance(flight.place({}), Shortfall)
+    assert flight.unhealthy["r1-n1"].startswith(
+        f"containers: no engine can be used ({NO_DOCKER}; {NO_PODMAN}): install"
+    )
+
+
+def test_nodes_without_an_engine_run_tasks_without_containers() -> None:
+    flight = preflight(task(), fleet(2), world(n1=NEITHER, n2=NEITHER))
+    assert where(flight.place({})) == ["r1-n[1-2]"]
+    assert flight.fleet.container_engine is None

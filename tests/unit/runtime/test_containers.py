@@ -1,0 +1,207 @@
+"""Containers on a node: command lines of engines, what their messages mean, images, variables."""
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.runtime import rpc
+from launcher.runtime.containers.docker import Docker, repository
+from launcher.runtime.containers.engines import Creation, EngineError, variables
+from launcher.runtime.containers.enter import variables_text
+from launcher.runtime.containers.images import NodeImage, said
+from launcher.runtime.containers.pins import FixedImages
+from launcher.runtime.containers.podman import Podman
+from launcher.runtime.protocol_containers import ContainerSpec
+
+ASKED = Creation(
+    name="nvl-1-main",
+    image="box@sha256:1",
+    run="r",
+    place="n1",
+    group="main",
+    mark="r:n1:container",
+    user="1000:1000",
+    groups=(44,),
+    program=("sh", "-c", "wait", "name", "/hold"),
+    mounts=(("/run-folder", "/run-folder", False), ("/data", "/in", True)),
+    limits=(("memlock", -1, -1),),
+    devices=("/dev/infiniband",),
+    gpus=True,
+    options=("--cap-add=SYS_PTRACE",),
+)
+DIGEST, OTHER, ID = ("sha256:" + letter * 64 for letter in "123")
+
+
+def test_docker_makes_a_container_that_shares_the_node() -> None:
+    words = " ".join(Docker({}).creation(ASKED))
+    assert words.startswith(
+        "run --detach --name nvl-1-main --pull never --label nvlaunch.run=r --label nvlaunch.place=n1"
+    )
+    for part in (
+        "--network host --ipc host --pid host --user 1000:1000 --env NVLAUNCH_MARK=r:n1:container --entrypoint sh",
+        "--group-add 44 --ulimit memlock=-1:-1",
+        "--mount type=bind,source=/data,target=/in,readonly --device /dev/infiniband --gpus all --cap-add=SYS_PTRACE",
+    ):
+        assert part in words
+    assert words.endswith("box@sha256:1 -c wait name /hold")
+
+
+def test_podman_takes_gpus_by_cdi_and_keeps_the_user_without_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    words = " ".join(Podman({}).creation(ASKED))
+    assert "--userns keep-id --user 1000:1000" in words
+    assert "--device nvidia.com/gpu=all" in words
+    assert "--group-add" not in words
+    assert "--userns" not in " ".join(Podman({}).creation(replace(ASKED, user="root")))
+
+
+@pytest.mark.parametrize(
+    ("image", "name"),
+    [
+        ("ubuntu:24.04", "ubuntu"),
+        ("host:5000/a/b:1@sha256:0", "host:5000/a/b"),
+        ("host:5000/a", "host:5000/a"),
+    ],
+)
+def test_the_repository_of_an_image_has_neither_tag_nor_digest(image: str, name: str) -> None:
+    assert repository(image) == name
+
+
+@pytest.mark.parametrize(
+    ("message", "meaning"),
+    [
+        ("manifest for x/y:1 not found: manifest unknown: manifest unknown", "the registry has no such image or tag"),
+        (
+            "Head https://nvcr.io/v2/x: unauthorized: authentication required",
+            "the registry wants a login: run `docker login nvcr.io` on the node",
+        ),
+        ("pull access denied for x, repository does not exist or may require 'docker login'", "wants a login"),
+        ("toomanyrequests: You have reached your pull rate limit", "the registry's rate limit is reached"),
+        ("write /var/lib/docker/tmp/x: no space left on device", "no space left on device"),
+        ("dial tcp: lookup nvcr.io: no such host", "the registry cannot be reached from the node"),
+        ("Cannot connect to the Docker daemon at unix:///var/run/docker.sock", "the engine does not answer this user"),
+    ],
+)
+def test_a_message_of_an_engine_is_given_its_meaning(message: str, meaning: str) -> None:
+    assert meaning in said(EngineError(message), "docker", "nvcr.io/x:1")
+
+
+def test_clients_get_what_says_where_the_engine_is_and_nothing_else() -> None:
+    found = variables({"DOCKER_HOST": "unix:///s", "HOME": "/h", "PATH": "/a", "TOKEN": "hush", "LD_PRELOAD": "x"})
+    assert (found["DOCKER_HOST"], found["HOME"], found["PATH"].split(":")[0]) == ("unix:///s", "/h", "/a")
+    assert not {"TOKEN", "LD_PRELOAD"} & found.keys()
+
+
+def test_variables_come_back_byte_for_byte() -> None:
+    value = "a'b\"c $HOME `id` \\\n\n two\t\u00fc\udcff" + "x" * 100_000
+    text = variables_text({"ODD": value, "not-a-name": "1"}, 0o027)
+    done = subprocess.run(
+        [
+            "sh",
+            "-c",
+            f'{text.decode(errors="surrogateescape")} printf %s "$ODD"; umask'.encode(errors="surrogateescape"),
+        ],
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout == value.encode(errors="surrogateescape") + b"0027\n"
+
+
+class Engine:
+    """An engine with these images by name, and a registry that has others."""
+
+    def __init__(self, here: dict[str, tuple[str, str]], registry: dict[str, tuple[str, str]]) -> None:
+        self.here = here
+        self.registry = registry
+        self.pulled: list[str] = []
+
+    def local(self, image: str) -> tuple[str, str] | None:
+        return self.here.get(image)
+
+    def pull(self, image: str, stage: Callable[[str], None], seconds: float) -> None:
+        self.pulled.append(image)
+        if image not in self.registry:
+            raise EngineError("manifest unknown")
+        self.here[image] = self.registry[image]
+
+
+SPEC: ContainerSpec = {
+    "group": "main",
+    "engine": "docker",
+    "image": "a/box:1",
+    "archive": False,
+    "options": [],
+    "mounts": [],
+    "shared": [],
+    "workdir": None,
+    "user": None,
+    "gpus": False,
+    "fence": False,
+}
+
+
+def made_of(tmp_path: Path, engine: Any, fixed: str = "", first: str = "") -> str:
+    """What a container is made of, where the run has fixed a content before, or fixes one once it is asked."""
+    images = FixedImages()
+    images.fix({"a/box:1": fixed} if fixed else {})
+
+    def answer(request: dict[str, Any]) -> Any:
+        if request["found"]:
+            images.fix({"a/box:1": first or request["found"]})
+        return images.asked(request)  # type: ignore[arg-type]
+
+    socket = tmp_path / "s"
+    rpc.serve(socket, answer)
+    return NodeImage(SPEC, engine, tmp_path, socket, lambda _: None).ready()
+
+
+def test_the_first_node_fixes_the_digest(tmp_path: Path) -> None:
+    engine = Engine({}, {"a/box:1": (ID, DIGEST)})
+    assert made_of(tmp_path, engine) == f"a/box@{DIGEST}"
+    assert engine.pulled == ["a/box:1"]
+
+
+def test_a_node_with_another_digest_pulls_that_of_the_run(tmp_path: Path) -> None:
+    engine = Engine({}, {"a/box:1": (ID, OTHER), f"a/box@{DIGEST}": (ID, DIGEST)})
+    assert made_of(tmp_path, engine, first=f"digest:{DIGEST}") == f"a/box@{DIGEST}"
+    assert engine.pulled == ["a/box:1", f"a/box@{DIGEST}"]
+
+
+def test_a_later_node_asks_for_the_digest_alone_and_only_if_it_lacks_it(tmp_path: Path) -> None:
+    engine = Engine({}, {f"a/box@{DIGEST}": (ID, DIGEST)})
+    assert made_of(tmp_path, engine, fixed=f"digest:{DIGEST}") == f"a/box@{DIGEST}"
+    assert engine.pulled == [f"a/box@{DIGEST}"]
+    again = Engine({f"a/box@{DIGEST}": (ID, DIGEST)}, {})
+    assert made_of(tmp_path / "..", again, fixed=f"digest:{DIGEST}") == f"a/box@{DIGEST}"
+    assert again.pulled == []
+
+
+def test_an_image_without_a_registry_is_known_by_its_id_and_never_pulled(tmp_path: Path) -> None:
+    engine = Engine({"a/box:1": (ID, "")}, {})
+    assert made_of(tmp_path, engine) == ID
+    assert engine.pulled == []
+
+
+def test_an_image_that_differs_is_an_error_with_both_ids(tmp_path: Path) -> None:
+    with pytest.raises(EngineError) as error:
+        made_of(tmp_path, Engine({"a/box:1": (ID, "")}, {}), fixed=f"id:{OTHER}")
+    assert ID in str(error.value)
+    assert OTHER in str(error.value)
+
+
+def test_a_registry_that_fails_is_no_error_where_the_node_has_its_image(tmp_path: Path) -> None:
+    assert made_of(tmp_path, Engine({"a/box:1": (ID, DIGEST)}, {})) == f"a/box@{DIGEST}"
+    with pytest.raises(EngineError, match="the registry has no such image or tag"):
+        made_of(tmp_path / "..", Engine({}, {}))
+
+
+def test_what_is_fixed_never_changes_and_must_be_a_hash() -> None:
+    images = FixedImages()
+    images.fix({"a": "digest:evil/image", "b": f"digest:{DIGEST}"})
+    images.fix({"b": f"digest:{OTHER}"})
+    fixed = [images.asked({"op": "image", "protocol": 1, "image": name, "found": ""}) for name in "ab"]
+    assert [one["identity"] for one in fixed] == ["", f"digest:{DIGEST}"]
