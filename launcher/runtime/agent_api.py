@@ -19,6 +19,7 @@ from . import (
     files,
     handshake,
     interpreter,
+    mounts,
     node_fault,
     procs,
     ranks,
@@ -34,7 +35,6 @@ from .deadline import Deadline
 from .fences import Fences
 from .heartbeat import Heartbeat
 from .heartbeat_server import HeartbeatServer
-from .mounts import SPARED, Mounts
 from .patience import Patience
 from .preparation import Preparation
 from .protocol import (
@@ -83,7 +83,7 @@ class AgentApi:
         self._ray = WatchedProgram(children, folder, log / "ray.log")
         supervisor = WatchedProgram(children, folder, log / "supervisor.log")
         self._supervision = Supervision(supervisor, self._ray, self._scratch)
-        self._mounts = Mounts(WatchedProgram(children, folder, log / "mounts.log"), folder, spec)
+        self._mounts = mounts.Mounts(WatchedProgram(children, folder, log / "mounts.log"), folder, spec)
         self._block = block
         self._deadline = self._secrets.with_name("deadline")
         self._images = FixedImages()
@@ -214,21 +214,9 @@ class AgentApi:
             with self._turn:  # a raylet that is just being started is there when this goes on, and is found
                 self._fences.raise_to(level, member, generation, attempt)
         until = ranks.others_began(self._folder, member, attempt) if level == "rank" else math.inf
-        scope = replace(
-            procs.of_spec(self._spec),
-            level=level,
-            generation=generation,
-            member=member,
-            attempt=attempt,
-            until=until,
-            spared=spared,
-        )
-        left = procs.kill(scope, os.getpid(), self._children.pids, request.get("grace", procs.GRACE_S))
-        if left and self._mounts.break_loose():  # whoever waits for a mount cannot be killed
-            left = procs.kill(scope, os.getpid(), self._children.pids, grace=0)
-        told = self._mounts.end() if level == "node" and not left and not spared else ""
-        reply: Reply = {"ok": not left, "left": left}
-        return {**reply, "message": told} if told else reply
+        scope = replace(procs.of_spec(self._spec), level=level, generation=generation, member=member, attempt=attempt)
+        scope = replace(scope, until=until, spared=spared)
+        return mounts.kill(scope, self._mounts, self._children.pids, request.get("grace", procs.GRACE_S))
 
     def signal(self, request: SignalRequest) -> Reply:
         """Send a signal to every process of the ranks here, or of those of one gang."""
@@ -290,7 +278,7 @@ class AgentApi:
         """Kill all of the run here and end; the lease is released with this process."""
         self._supervision.end()
         if self._mounts.wanted:
-            reply = self.kill({"op": "kill", "level": "node"}, spared=SPARED)
+            reply = self.kill({"op": "kill", "level": "node"}, spared=mounts.SPARED)
             if not reply["ok"] or (sending := self._mounts.wait_for_writes()):
                 return reply if not reply["ok"] else {"ok": False, "message": sending}
         reply = self.kill({"op": "kill", "level": "node"})

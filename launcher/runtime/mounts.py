@@ -7,12 +7,13 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from . import environment, files, fuse, mounts_file, procs
 from .agent_programs import PACKAGE
 from .bucket_setup import amount
+from .protocol import Reply
 from .protocol_buckets import BUCKETS, BucketsSpec, MountRow
 from .protocol_files import AgentSpec
 from .watched import WatchedProgram
@@ -21,6 +22,8 @@ PAUSE_S = 1.0
 """Seconds between two starts of the keeper."""
 SEND_S = 600.0
 """Seconds after the first request to stop in which writes may still be sent."""
+STUCK_S = 5.0
+"""Seconds after which a killed program is taken to wait for a mount."""
 SPARED = "mount"
 """What the mark of the keeper and of rclone has in place of a generation."""
 
@@ -96,6 +99,20 @@ class Mounts:
             if self.lost:
                 logging.warning("%s", self.lost)
         return self.lost
+
+
+def kill(scope: procs.Scope, here: Mounts, known: Iterable[int], grace: float) -> Reply:
+    """Kill a scope under this agent, and end the mounts with the whole node unless they are spared.
+
+    A program that waits for a mount cannot be killed before the mount's own is; the keeper mounts it again.
+    """
+    agent = os.getpid()
+    left = procs.kill(scope, agent, known, grace, STUCK_S if here.wanted else procs.KILL_S)
+    if left and here.break_loose():
+        left = procs.kill(scope, agent, known, 0)
+    told = here.end() if scope.level == "node" and not left and not scope.spared else ""
+    reply: Reply = {"ok": not left, "left": left}
+    return {**reply, "message": told} if told else reply
 
 
 def _serves(pid: int, scope: procs.Scope) -> bool:

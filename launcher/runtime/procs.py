@@ -184,12 +184,18 @@ def _with_descendants(roots: set[int], table: dict[int, ProcessId]) -> set[int]:
     return found
 
 
-def kill(scope: Scope, agent: int | None = None, known: Iterable[int] = (), grace: float = GRACE_S) -> list[int]:
+def kill(
+    scope: Scope,
+    agent: int | None = None,
+    known: Iterable[int] = (),
+    grace: float = GRACE_S,
+    seconds: float = KILL_S,
+) -> list[int]:
     """Kill a scope until two scans in a row are empty.
 
-    Return the pids that are alive after 20 s, else none.
+    Return the pids that are alive after `seconds`, else none.
     """
-    deadline = time.monotonic() + KILL_S
+    deadline = time.monotonic() + seconds
     found = scan(scope, agent, known)
     if found and grace > 0:
         send(found, signal.SIGTERM)

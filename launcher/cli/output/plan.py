@@ -72,6 +72,9 @@ def agreement_text(task: Task, fleet: Inventory) -> str:
     mounts = [source_text(source, to) for to, source in task.file_mounts.items()]
     workdir = [source_text(str(one), "") for one in (task.git, task.workdir) if one is not None]
     sent = [] if fleet.capabilities.imaginary else [f"to each node: {one}" for one in (*workdir, *mounts)]
+    for to, bucket in task.bucket_mounts.items() if not fleet.capabilities.imaginary else ():
+        sent += [_line(f"to `{bucket.url}`: `{path}`") for path in bucket.uploads]
+        sent.append(_line(f"{'mounts' if bucket.mounted else 'copies'} `{bucket.url}` at `{to}` on each node"))
     return "\n".join((*sent, *commands_here(task, fleet)))
 
 

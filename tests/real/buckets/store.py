@@ -83,6 +83,7 @@ class Proxy:
 
     def leave(self) -> None:
         """Refuse connections, and cut those that are open."""
+        self._listener.shutdown(socket.SHUT_RDWR)  # a thread waits in it: it would take one connection more
         self._listener.close()
         with self._lock:
             for one in self._open:

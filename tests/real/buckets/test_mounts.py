@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 from functools import partial
 from pathlib import Path
 
@@ -125,3 +126,25 @@ def test_a_path_that_is_in_use_is_refused_by_name(store: Store, new_node: NewNod
     wait_until(lambda: node.rows() and "is not an empty folder" in node.rows()[0]["message"])
     assert node.stop()["ok"]
     assert (target / "mine").read_text() == "mine"
+
+
+def test_while_the_store_is_away_programs_wait_and_can_be_killed_and_then_read_on(
+    store: Store, new_node: NewNode
+) -> None:
+    (store.bucket("away") / "file").write_text("content")
+    node = new_node({"data": _mount("away")})
+    assert node.prepared()["phase"] == "done"
+    file = node.folder / "workdir" / "data" / "file"
+    marked = {**os.environ, "NVLAUNCH_MARK": f"{node.run}:{node.place}:1:main/0:1"}
+    store.proxy.leave()
+    with subprocess.Popen(["cat", str(file)], env=marked, stdout=subprocess.PIPE) as stuck:
+        wait_until(lambda: "takes no connection" in node.rows()[0]["message"], 40)
+        assert stuck.poll() is None
+        killed = node.ask(op="kill", level="rank", member="main/0", generation=1, attempt=1)
+        assert killed["ok"], killed
+    with subprocess.Popen(["cat", str(file)], env=marked, stdout=subprocess.PIPE) as patient:
+        store.proxy.come_back()
+        wait_until(lambda: node.up() and not node.rows()[0]["message"].startswith("the store"), 90)
+    wait_until(lambda: subprocess.run(["cat", str(file)], capture_output=True, timeout=60).stdout == b"content", 60)
+    assert patient.returncode is not None
+    assert node.stop()["ok"]

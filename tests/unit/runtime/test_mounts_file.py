@@ -1,0 +1,35 @@
+"""Writes that are in a cache and not in the bucket; mounts in the kernel's table."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+fuse = importlib.import_module("launcher.runtime.fuse")
+mounts_file = importlib.import_module("launcher.runtime.mounts_file")
+
+
+def test_only_writes_that_are_not_sent_count(tmp_path: Path) -> None:
+    meta = tmp_path / "vfsMeta" / "b{1}" / "bucket" / "a"
+    meta.mkdir(parents=True)
+    (meta / "late").write_text(json.dumps({"Size": 7, "Dirty": True}))
+    (meta / "sent").write_text(json.dumps({"Size": 7, "Dirty": False}))
+    (meta / "half").write_text('{"Size": 7, "Dir')
+    (meta / "odd").write_text("[1]")
+    assert mounts_file.unsent(tmp_path) == [("b{1}/bucket/a/late", 7)]
+    assert mounts_file.unsent(tmp_path / "none") == []
+
+
+def test_mounts_of_a_place_are_told_by_their_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [
+        "36 35 98:0 / /mnt/a\\040b rw,noatime - fuse.rclone nvlaunch:run-1:n1:0 rw",
+        "37 35 98:0 / /mnt/c rw shared:1 - fuse.rclone nvlaunch:run-1:n1:1 rw",
+        "38 35 98:0 / /mnt/d rw - fuse.rclone nvlaunch:run-1:n10:0 rw",
+        "39 35 98:0 / /mnt/e rw - ext4 /dev/sda1 rw",
+    ]
+    table = tmp_path / "mountinfo"
+    table.write_text("\n".join(lines))
+    monkeypatch.setattr(fuse, "MOUNTS", table)
+    assert [one.path for one in fuse.of_run("run-1", "n1")] == ["/mnt/c", "/mnt/a b"]
+    assert [one.path for one in fuse.below(Path("/mnt"))] == ["/mnt/a b", "/mnt/c", "/mnt/d", "/mnt/e"]
