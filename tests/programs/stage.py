@@ -1,4 +1,4 @@
-"""A script on racks of hosts as somebody would start it, whose node is lost; its losses are compared with a calm run."""
+"""A script on racks of hosts as somebody would start it, which loses a node; its losses are those of a calm run."""
 
 import json
 import os

@@ -20,7 +20,7 @@ LAUNCH = (
     "--main_process_ip $MASTER_ADDR --main_process_port $MASTER_PORT"
 )
 """As in examples/accelerate.yaml."""
-# Debian's PyTorch 1.13 reads the defaults of these two options wrongly on Python 3.11: a rank that is not there will do.
+# Debian's PyTorch 1.13 reads the defaults of these two options wrongly on Python 3.11; there is no rank 9.
 ENVS = {"PET_REDIRECTS": "9:1", "PET_TEE": "9:1", "OMP_NUM_THREADS": "1"}
 
 
