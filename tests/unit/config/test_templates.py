@@ -21,6 +21,13 @@ FLEET = "fleet-9xnvl72.yaml"
 WHERE = {
     "vla-8x64": FLEET,
     "torchrun": FLEET,
+    "torchrun-snapshots": FLEET,
+    "accelerate": FLEET,
+    "deepspeed": FLEET,
+    "megatron": FLEET,
+    "ray-train": FLEET,
+    "verl": FLEET,
+    "vllm": FLEET,
     "rl": FLEET,
     "prefill-decode": FLEET,
     "shared-nodes": FLEET,
