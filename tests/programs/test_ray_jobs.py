@@ -1,4 +1,4 @@
-"""Ray's dashboard and jobs, as somebody uses them who knows Ray: a job through a forwarded port, with the run's token."""
+"""Ray's dashboard and jobs as people use them who know Ray: a job through a forwarded port, with the run's token."""
 
 import os
 import re
@@ -67,7 +67,7 @@ def _refused(url: str) -> int:
     end = time.monotonic() + JOB_S
     while True:
         try:
-            with urllib.request.urlopen(url, timeout=10) as reply:  # noqa: S310 a fixed address
+            with urllib.request.urlopen(url, timeout=10) as reply:
                 return int(reply.status)
         except urllib.error.HTTPError as error:
             return error.code
