@@ -24,7 +24,7 @@ endef
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test forget check soak fuzz lint types contracts unit fake command real containers rig rig-able recovery racks wheel bench docs docs-rig clean
+.PHONY: help demo test forget check soak fuzz programs lint types contracts unit fake command real containers rig rig-able recovery racks wheel bench docs docs-rig clean
 
 help:
 	@echo "make demo   two slices on local racks: up, status, logs, down (about a minute)"
@@ -32,6 +32,7 @@ help:
 	@echo "make check  the fast layers: lint, types, contracts, unit, property, corpus, fake (two minutes)"
 	@echo "make command  the command itself, on imaginary fleets"
 	@echo "make soak   for hours: drawn cases, 50 times as many and other ones each time; the long failures on racks of hosts"
+	@echo "make programs  torchrun, Accelerate, Ray Train and Ray's jobs as people start them, with lost nodes; a part of soak"
 	@echo "make fuzz   an hour of files, answers and bytes on each channel, drawn at random (FUZZ_S=60: a minute); a part of soak"
 	@echo "make real   real Ray on local racks"
 	@echo "make containers  runs in containers of a real Docker and Podman (needs root)"
@@ -69,6 +70,17 @@ soak: fuzz
 	@NVLAUNCH_SOAK=1 $(BIN)/python -m pytest -n 2 --timeout 0 tests/unit tests/property tests/soak tests/fake tests/command
 	@NVLAUNCH_SOAK=1 $(BIN)/python -m pytest --timeout 0 tests/recovery tests/real_ssh/test_attacker.py \
 		tests/real_ssh/test_sick_nodes.py tests/real_ssh/test_left_behind.py
+	@$(MAKE) programs
+
+# Stock programs, each with a node that is lost. They need 1 GB: PyTorch of Debian (`apt-get install python3-torch`), and
+# an environment of its own with Ray's dashboard and Ray Train, whose agents would slow down all other tests.
+PROGRAMS := .venv-programs
+programs: rig-able
+	@echo "== programs: torchrun, Accelerate, Ray Train and Ray's jobs (needs root, and Debian's python3-torch)"
+	@/usr/bin/python3 -c 'import torch' || { echo "run: apt-get install --no-install-recommends python3-torch"; exit 1; }
+	@test -x $(PROGRAMS)/bin/pytest || { $(PYTHON) -m venv $(PROGRAMS) && \
+		$(PROGRAMS)/bin/pip install --quiet --editable '.[dev,programs]'; }
+	@$(PROGRAMS)/bin/python -m pytest --timeout 900 tests/programs
 
 # Task files, foreign inventories, what nodes and strangers send on each channel: other ones in each round, until the
 # time is over.
@@ -155,4 +167,4 @@ docs-rig: rig-able
 	@$(BIN)/python -m tests.docs --rig
 
 clean:
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-programs dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

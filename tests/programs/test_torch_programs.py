@@ -17,10 +17,10 @@ ACCELERATED = "accelerated.py --steps 96 --states states --losses losses"
 LAUNCH = (
     "python3 -m accelerate.commands.launch --multi_gpu --num_machines $NNODES --machine_rank $NODE_RANK "
     "--num_processes $((NNODES * NVLAUNCH_NUM_GPUS_PER_NODE)) "
-    "--main_process_ip $MASTER_ADDR --main_process_port $MASTER_PORT"
+    "--main_process_ip $MASTER_ADDR --main_process_port $MASTER_PORT --tee 9:1"
 )
-"""As in examples/accelerate.yaml."""
-# Debian's PyTorch 1.13 reads the defaults of these two wrongly on Python 3.11: a rank that is not there will do.
+"""As in examples/accelerate.yaml, but for `--tee`: see `ENVS`, which it does not read."""
+# Debian's PyTorch 1.13 reads the defaults of these two options wrongly on Python 3.11; there is no rank 9.
 ENVS = {"PET_REDIRECTS": "9:1", "PET_TEE": "9:1", "OMP_NUM_THREADS": "1"}
 
 

@@ -1,4 +1,4 @@
-"""Warnings about what scripts for SkyPilot rely on and do not find here: variables, folders, a Ray of their own."""
+"""Warnings about what scripts rely on and do not find here: SkyPilot's variables and folders, a Ray or a node alone."""
 
 import re
 from collections.abc import Mapping
@@ -25,6 +25,9 @@ _HOME_HINT = "remove `~/sky_workdir` from the path: commands start in the workdi
 _TEMPLATES = re.compile(r"(~|\$\{?HOME\}?)/sky_templates\b")
 _STOP = re.compile(r"^[^#\n]*\bray\s+stop\b", re.MULTILINE)
 _START = re.compile(r"^[^#\n]*\bray\s+start\b", re.MULTILINE)
+_STANDALONE = re.compile(r"^[^#]*\btorchrun\b.*--standalone\b")
+_NNODES = re.compile(r"--nnodes\b")
+_ALONE = "add `--nnodes 1` for a program on each node, or remove `--standalone` for one over all nodes"
 _DRIVER = "write `driver:` instead of `run:`: it starts once, on the Ray cluster that the run has already"
 
 
@@ -44,3 +47,15 @@ def check_scripts(own: Values, envs: Mapping[str, str], out: Diagnostics) -> Non
             out.warn(mark, what, "remove it: nothing of an earlier run is left when ranks start")
         if _START.search(script):
             out.warn(mark, f"`{name}` runs `ray start`: a second Ray beside that of the run", _DRIVER)
+        if name != "setup" and _waits_for_others(script) and _several_nodes(own) and "PET_NNODES" not in envs:
+            out.warn(mark, f"`{name}` runs `torchrun --standalone`, which waits for the other nodes for ever", _ALONE)
+
+
+def _waits_for_others(script: str) -> bool:
+    """Whether torchrun meets itself alone in a script, and is not told that it is one node."""
+    lines = script.replace("\\\n", " ").splitlines()
+    return any(_STANDALONE.search(line) and not _NNODES.search(line) for line in lines)
+
+
+def _several_nodes(own: Values) -> bool:
+    return (own.get("num_nodes", int) or 1) > 1 or own.has("topology")

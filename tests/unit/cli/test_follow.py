@@ -42,6 +42,17 @@ def test_a_terminal_keeps_each_state_and_each_reason(monkeypatch: pytest.MonkeyP
     assert shown(Screen(), monkeypatch) == kept
 
 
+def test_the_dashboard_is_named_once_ranks_run_and_again_when_it_has_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, at = io.StringIO(), ["one"]
+    monkeypatch.setattr(sys, "stderr", stream)
+    with RunProgress(lambda: tuple(at)) as progress:
+        for state in ("starting", "running", "recovering", "running", "recovering", "running"):
+            progress.status(Event(seq=1, at=0.0, kind=EventKind.STATUS, subject=state, message="", reason=""))
+            at = ["two"] if stream.getvalue().count("running") == 2 else at
+    lines = [line for line in stream.getvalue().splitlines() if line in ("one", "two")]
+    assert lines == ["one", "two"]
+
+
 def test_elsewhere_every_status_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(io.StringIO(), monkeypatch) == [f"{state}: {message}" for state, message in MESSAGES]
 

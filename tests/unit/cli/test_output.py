@@ -123,6 +123,14 @@ def test_ranks_that_stand_alike_share_a_row() -> None:
     ]
 
 
+def test_a_dashboard_is_named_with_the_file_of_its_token() -> None:
+    shown = run_text({**SNAPSHOT, "dashboard": "http://127.0.0.1:6413"}, 160.0).splitlines()
+    assert shown[3] == "Ray dashboard: http://127.0.0.1:6413"
+    assert shown[4].endswith("/runs/job-abc234/token")
+    missing = run_text({**SNAPSHOT, "dashboard": "none: `ray[default]` is not there"}, 160.0)
+    assert "token" not in missing
+
+
 def test_a_run_is_one_line_of_the_list() -> None:
     assert runs_text([SNAPSHOT], 160.0).splitlines() == [
         "NAME  STATE       RANKS  RACKS   RESTARTS  FOR    MESSAGE",

@@ -59,6 +59,8 @@ def test_nothing_is_placed_on_a_head_and_every_port_is_pinned() -> None:
     of = ports.heads().ports(7680)
     at = ray.At(address="10.0.1.1", ports=of, temp_dir="/tmp/nvl-1/ray", shared=False)
     argv = ray.head_argv(at)
+    assert "--include-dashboard=false" in argv
+    assert {"--include-dashboard=true", "--dashboard-host=127.0.0.1"} <= set(ray.head_argv(at, dashboard=True))
     assert {"--num-cpus=0", "--num-gpus=0", "--port=7680", "--node-ip-address=10.0.1.1"} <= set(argv)
     pinned = {int(one.partition("=")[2]) for one in argv if "port" in one.partition("=")[0]}
     assert {

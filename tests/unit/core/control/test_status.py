@@ -10,7 +10,7 @@ from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Phase, Step
 from launcher.core.model.placement import Placement
 from launcher.core.model.record import Outcome
-from launcher.core.model.run import Cause, MemberName
+from launcher.core.model.run import Cause, MemberName, RunState
 from launcher.core.model.task import Group, TopologyRule
 from launcher.core.placement.colocation import with_colocated_slices
 from tests.situations import Situation, make_run, name
@@ -63,6 +63,16 @@ def test_a_node_that_groups_shared_is_listed_once() -> None:
         slots[MemberName(member)] = replace(slots[MemberName(member)], node=name(1, 3), generation=2)
     at.record = replace(at.record, slots=slots)
     assert spares(at) == [name(1, 1)]
+
+
+def test_the_dashboard_is_shown_where_a_task_asks_for_it_until_its_run_is_over() -> None:
+    at = Situation(make_run(slices=1, nodes=2, spares=0))
+    decision, asks = at.decide(), replace(at.run, task=replace(at.run.task, dashboard=True))
+    common = {"since": 0.0, "observed_at": 0.0}
+    assert summarise(at.run, decision, **common, dashboard=6413).dashboard is None
+    assert "6413" in str(summarise(asks, decision, **common, dashboard=6413).dashboard)
+    over = replace(decision, state=RunState.STOPPED)
+    assert summarise(asks, over, **common, dashboard=6413).dashboard is None
 
 
 @pytest.mark.parametrize(("began", "state"), [(True, RankState.ENDED), (False, RankState.WAITING)])
