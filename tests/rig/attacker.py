@@ -116,22 +116,22 @@ def reachable(addresses: list[str]) -> list[tuple[str, int]]:
     return found
 
 
-def ports(addresses: list[str]) -> None:
+def ports(elsewhere: list[tuple[str, int]]) -> None:
     """Talk to all ports of the run here and elsewhere, in all protocols."""
     for port in sorted(port for port in listening() if 1024 < port < 65536):
         for said in random.sample(SPOKEN, 3):
             tried["port"] += 1
             talk(socket.AF_INET, ("127.0.0.1", port), said)
-    for where in reachable(addresses):
+    for where in elsewhere:
         for said in (b"", random.choice(SPOKEN)):
             tried["port elsewhere"] += 1
             talk(socket.AF_INET, where, said)
 
 
-def heads(addresses: list[str]) -> list[tuple[str, int]]:
+def heads(elsewhere: list[tuple[str, int]]) -> list[tuple[str, int]]:
     """Return the ports at which a heartbeat server greets."""
     found = []
-    for where in reachable(["127.0.0.1", *addresses]):
+    for where in [*(("127.0.0.1", port) for port in sorted(listening())), *elsewhere]:
         with contextlib.suppress(OSError), socket.create_connection(where, timeout=0.1) as link:
             link.settimeout(0.3)
             if link.recv(64).startswith(b"nvlaunch-heartbeat"):
@@ -299,16 +299,18 @@ def processes() -> None:
 def main() -> None:
     """Try all of it, once or for some time."""
     until, addresses = time.monotonic() + float(sys.argv[1]), sys.argv[2:]
-    where = heads(addresses)
-    tried["heartbeat server"] = len(where)
+    where: list[tuple[str, int]] | None = None
     while True:
+        elsewhere = reachable(addresses)
+        where = heads(elsewhere) if where is None else where
+        tried["heartbeat server"] = len(where)
         processes()
         leases()
         squat()
         folders()
         unix_sockets()
         crowd(where)
-        ports(addresses)
+        ports(elsewhere)
         tried["round"] += 1
         if time.monotonic() >= until:
             break
