@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from launcher.core.model.inventory import Access, Node, RackName
 from launcher.core.model.nodeset import NodeName
-from launcher.probe.fabric import Fabric, FabricState
 from launcher.probe.folders import FolderTrial, LeasePlace
 from launcher.probe.imex import DomainState, ImexDomain, ImexFiles, Peer, PeerLink
 from launcher.probe.limits import GroupLimit, Limits, UserLimit
 from launcher.probe.node_facts import Facts
-from launcher.probe.nvidia_smi import Driver, Gpu, Recovery
+from launcher.probe.nvidia.fabric import Fabric, FabricState
+from launcher.probe.nvidia.nvidia_smi import Driver, Gpu, Recovery
 from launcher.probe.resources import HostnameLookup, IbPort, Space
 from launcher.probe.results import Unknown
 from launcher.probe.slurm import SlurmNode

@@ -11,7 +11,7 @@ from launcher.admission.node_checks import Examined, examine
 from launcher.core.model.inventory import Inventory, Node
 from launcher.errors import ConflictError, RemoteError
 from launcher.ports import Listener, Prober, Shell
-from launcher.probe.nvidia_smi import Gpu, MemoryRemedy, Recovery
+from launcher.probe.nvidia.nvidia_smi import Gpu, MemoryRemedy, Recovery
 from launcher.probe.results import Unknown
 from launcher.setup.lease import read_holder
 

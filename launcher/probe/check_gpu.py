@@ -5,15 +5,15 @@ from collections.abc import Sequence
 
 from launcher.core.model.inventory import Node
 from launcher.core.model.text import count
-from launcher.probe import xid, xid_table
 from launcher.probe.check_in_use import live
-from launcher.probe.fabric import FabricState
 from launcher.probe.findings import Fact, Finding, bad, cannot_tell, good, not_applicable
 from launcher.probe.node_facts import Facts
-from launcher.probe.nvidia_smi import Driver, Gpu, MemoryRemedy, Recovery
+from launcher.probe.nvidia import xid, xid_table
+from launcher.probe.nvidia.fabric import FabricState
+from launcher.probe.nvidia.nvidia_smi import Driver, Gpu, MemoryRemedy, Recovery
+from launcher.probe.nvidia.xid import Xid
+from launcher.probe.nvidia.xid_table import XidAction
 from launcher.probe.results import Unknown
-from launcher.probe.xid import Xid
-from launcher.probe.xid_table import XidAction
 
 MAX_MEMORY = 1024
 """MiB of a GPU that may be in use before a start: the driver itself uses less."""

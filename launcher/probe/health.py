@@ -8,15 +8,16 @@ from collections.abc import Iterator, Sequence
 
 from launcher.core.model.inventory import GpuDriver, Node
 from launcher.core.model.observation import Health, Sign, Symptom
-from launcher.probe import node_facts, resources, xid, xid_table
+from launcher.probe import node_facts, resources
 from launcher.probe.check_gpu import FABRIC_SETTLES
-from launcher.probe.fabric import FabricState
 from launcher.probe.node_facts import Call, Facts
-from launcher.probe.nvidia_smi import Driver, Gpu, MemoryRemedy, Recovery
+from launcher.probe.nvidia import xid, xid_table
+from launcher.probe.nvidia.fabric import FabricState
+from launcher.probe.nvidia.nvidia_smi import Driver, Gpu, MemoryRemedy, Recovery
+from launcher.probe.nvidia.xid import Xid
+from launcher.probe.nvidia.xid_table import XidAction
 from launcher.probe.resources import Memory, Space
 from launcher.probe.results import ProbeResults, Unknown, read_results
-from launcher.probe.xid import Xid
-from launcher.probe.xid_table import XidAction
 
 _PROBES = ("host", "nvidia_smi", "journal", "dmesg")
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, unique
 
+from launcher.probe.nvidia.smi_tree import fold
 from launcher.probe.results import ProbeResult, Unknown, decode, failure_of, first_words, string
-from launcher.probe.smi_tree import fold
 
 STATE_COMMAND = ("nvidia-imex-ctl", "-q")
 

@@ -10,16 +10,17 @@ from dataclasses import dataclass, field
 
 from launcher.core.model.container import Engine
 from launcher.core.model.inventory import GpuDriver, Node
-from launcher.probe import folders, imex, limits, nvidia_smi, resources, slurm, system, xid
+from launcher.probe import folders, imex, limits, resources, slurm, system
 from launcher.probe.folders import FolderTrial, LeasePlace
 from launcher.probe.imex import ImexDomain, ImexFiles
 from launcher.probe.limits import Limits
-from launcher.probe.nvidia_smi import Driver
+from launcher.probe.nvidia import nvidia_smi, xid
+from launcher.probe.nvidia.nvidia_smi import Driver
+from launcher.probe.nvidia.xid import Xid
 from launcher.probe.resources import HostnameLookup, IbPort, NodeProcess, Space
 from launcher.probe.results import ProbeResults, Unknown, read_results
 from launcher.probe.slurm import SlurmNode
 from launcher.probe.system import HostInfo, Interpreter, Logout
-from launcher.probe.xid import Xid
 from launcher.runtime.protocol_programs import CommandProbe, FactsRequest, FunctionProbe, ProbeSpec
 
 PATHS = ("/", "/tmp", "~", "~/.nvlaunch")  # noqa: S108 -- looked at, not written to

@@ -44,14 +44,11 @@ from .protocol import (
     EnvironmentReply,
     KillRequest,
     PlainRequest,
-    PrepareRequest,
     RayRequest,
     Reply,
     SignalRequest,
     StatusReply,
     StatusRequest,
-    SupervisorRequest,
-    TablesReply,
     mismatch,
 )
 from .protocol_files import WORKERS, AgentSpec, EnvironmentRequest
@@ -108,7 +105,7 @@ class AgentApi:
         self._answers: dict[str, Callable[[Any], Reply]] = {
             "hello": self.hello,
             "status": self.status,
-            "prepare": self.prepare,
+            "prepare": self._preparation.prepare,
             "ray": self.ray,
             "kill": lambda asked: keep.after_kill(asked["level"], self.kill(asked), folder, spec, self._base),
             "signal": self.signal,
@@ -116,7 +113,7 @@ class AgentApi:
             "environment": self.environment,
             "ended": self._faults.ended,
             "image": self._images.asked,
-            "supervisor": self.supervisor,
+            "supervisor": lambda asked: self._supervision.ask(asked["question"], asked["timeout"]),
             "stop": self.stop,
         }
 
@@ -161,10 +158,6 @@ class AgentApi:
         status["followed"] = self.heartbeat.followed
         status["head_bound"] = self._member is None or self.heartbeat.head_bound
         return self._faults.added_to(status)
-
-    def prepare(self, request: PrepareRequest) -> Reply:
-        """Keep secrets, ask for missing files, and run setup once in the run."""
-        return self._preparation.prepare(request)
 
     def ray(self, request: RayRequest) -> Reply:
         """Start `ray start --block` for a generation, unless it runs.
@@ -245,10 +238,6 @@ class AgentApi:
             "umask": self._children.umask,
             "login": self._spec["login"],
         }
-
-    def supervisor(self, request: SupervisorRequest) -> TablesReply:
-        """Pass a question on to the supervisor of the head."""
-        return self._supervision.ask(request["question"], request["timeout"])
 
     def tick(self) -> None:
         """Keep the supervisor of a head; end after a stop whose reply is on its way, or if nobody will ask again."""

@@ -15,16 +15,15 @@ if TYPE_CHECKING:
     from .protocol_containers import ContainersRequest, ImageRequest
     from .protocol_files import (
         EnvironmentRequest,
-        GroupStatus,
         NodeFault,
         RankSpec,
-        RayNodeStatus,
         RendezvousQuestion,
         SetupStep,
         StepStatus,
         Variables,
         WorkersFile,
     )
+    from .protocol_ray import GroupStatus, RayNodeStatus
 
 PROTOCOL = 1
 """Raised with each change of what is sent. Every request and every status carries it, and both ends compare it."""

@@ -1,11 +1,11 @@
-"""Inputs and outputs of programs that are sent to a node and end there: facts, and checks.
+"""Inputs and outputs of programs beside agents: facts, checks, and the relay of a machine.
 
 A part of `protocol.py`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias, TypedDict, final
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, final
 
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
@@ -79,3 +79,22 @@ class CheckReply(TypedDict):
     stderr: str
     seconds: float
     left: list[int]  # processes that could not be killed
+
+
+class RelayQuestion(TypedDict):
+    """A request for one agent of a machine; `key` names it in the answer."""
+
+    key: tuple[str, str]
+    socket: str
+    package: str
+    root: str
+    question: dict[str, Any]
+    limit: float
+
+
+class RelayAnswer(TypedDict):
+    """What the agent said, or why it said nothing."""
+
+    key: tuple[str, str]
+    answer: NotRequired[dict[str, Any]]
+    message: NotRequired[str]

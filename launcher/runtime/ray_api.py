@@ -20,7 +20,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from . import ray_demand
 from .protocol import RankStart, Reply
-from .protocol_files import BundleStatus, GroupStatus, RayNodeStatus
+from .protocol_ray import BundleStatus, GroupStatus, RayNodeStatus
 from .rank_actor import RankActor
 
 NAMESPACE = "nvlaunch"

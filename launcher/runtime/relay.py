@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import subprocess
     from typing import Any
 
-    from .protocol_files import RelayQuestion
+    from .protocol_programs import RelayQuestion
 
 IDLE_S = 60.0
 """Seconds without a request after which the launcher counts as gone, whatever the connection says."""

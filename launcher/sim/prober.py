@@ -11,12 +11,12 @@ from launcher.core.model.inventory import Node
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.simulation import FaultKind, SimSettings
 from launcher.ports import Listener
-from launcher.probe.fabric import Fabric, FabricState
 from launcher.probe.folders import MEMORY, RUNS, SCRATCH, FolderTrial, LeasePlace
 from launcher.probe.imex import DomainState, ImexDomain, ImexFiles, Peer, PeerLink
 from launcher.probe.limits import Limits, UserLimit
 from launcher.probe.node_facts import PATHS, Facts
-from launcher.probe.nvidia_smi import Driver, Gpu, Recovery
+from launcher.probe.nvidia.fabric import Fabric, FabricState
+from launcher.probe.nvidia.nvidia_smi import Driver, Gpu, Recovery
 from launcher.probe.resources import HostnameLookup, Space
 from launcher.probe.results import Unknown
 from launcher.probe.slurm import SlurmNode

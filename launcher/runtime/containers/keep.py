@@ -218,7 +218,7 @@ def removed(folder: Path, agent: AgentSpec, base: Mapping[str, str]) -> Reply:
 
 def after_kill(level: str, reply: Reply, folder: Path, agent: AgentSpec, base: Mapping[str, str]) -> Reply:
     """Return the reply to a kill: after one of the whole node, the engine is asked for what marks may not show."""
-    return removed(folder, agent, base) if reply["ok"] and level == "node" else reply
+    return {**reply, **removed(folder, agent, base)} if reply["ok"] and level == "node" else reply
 
 
 def _limits() -> Iterator[tuple[str, int, int]]:

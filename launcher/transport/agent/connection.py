@@ -23,7 +23,7 @@ from launcher.core.model.inventory import Access
 from launcher.core.model.observation import Refusal
 from launcher.errors import LaunchError
 from launcher.ports import Shell, Talk
-from launcher.runtime.protocol_files import RelayAnswer, RelayQuestion
+from launcher.runtime.protocol_programs import RelayAnswer, RelayQuestion
 from launcher.transport.agent import replies
 from launcher.transport.agent.client import AgentClient
 from launcher.transport.ssh.operation import HostKeyError, LoginRefusedError, NoJobError

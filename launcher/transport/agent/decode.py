@@ -37,12 +37,10 @@ from launcher.runtime.protocol import (
 )
 from launcher.runtime.protocol_files import (
     NODE_ERRORS,
-    BundleStatus,
-    GroupStatus,
-    RayNodeStatus,
     StepStatus,
     described,
 )
+from launcher.runtime.protocol_ray import BundleStatus, GroupStatus, RayNodeStatus
 from launcher.transport.agent.replies import OddReplyError
 
 LONGEST = 500

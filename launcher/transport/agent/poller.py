@@ -13,7 +13,7 @@ from launcher.core.model.inventory import Access
 from launcher.errors import RemoteError
 from launcher.ports import Shell
 from launcher.runtime.protocol import Reply, StatusReply, StatusRequest
-from launcher.runtime.protocol_files import RelayAnswer
+from launcher.runtime.protocol_programs import RelayAnswer
 from launcher.transport.agent import replies
 from launcher.transport.agent.client import AgentClient, with_protocol
 from launcher.transport.agent.connection import KEPT_S, Changes, Key, MachineConnection, UnitView

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin, is_typeddi
 
 from typing_extensions import NotRequired
 
-from launcher.runtime import protocol, protocol_buckets, protocol_files
+from launcher.runtime import protocol, protocol_buckets, protocol_files, protocol_programs, protocol_ray
 
 LARGEST = 64 << 20
 """Bytes of one reply: a head with 10,000 nodes sends some 3 MiB."""
@@ -66,7 +66,7 @@ def read_text(value: object, what: str = "the message") -> str:
     return short if short.isascii() else short.encode(errors="replace").decode()
 
 
-def relay_answer(text: bytes) -> protocol_files.RelayAnswer | str | None:
+def relay_answer(text: bytes) -> protocol_programs.RelayAnswer | str | None:
     """Return the answer in a line of a relay, why it is none, or None for a line that is no object.
 
     The relay sends empty lines as signs of life.
@@ -74,7 +74,7 @@ def relay_answer(text: bytes) -> protocol_files.RelayAnswer | str | None:
     if not text.startswith(b"{"):
         return None
     try:
-        return read(protocol_files.RelayAnswer, parse(text))
+        return read(protocol_programs.RelayAnswer, parse(text))
     except OddReplyError as error:
         return str(error)
 
@@ -115,8 +115,12 @@ def _reader(kind: Any, what: str) -> _Reader:
     return _PLAIN[kind](what)
 
 
+_PARTS = (protocol_buckets, protocol_files, protocol_programs, protocol_ray, protocol)
+"""Where the types of replies are; `protocol` is last, because others name what they import for mypy alone."""
+
+
 def _object(kind: Any, what: str) -> _Reader:
-    names = {**vars(protocol_buckets), **vars(protocol_files), **vars(protocol), "NotRequired": NotRequired}
+    names = {name: one for part in _PARTS for name, one in vars(part).items()} | {"NotRequired": NotRequired}
     hints = {name: eval(hint.__forward_arg__, names) for name, hint in kind.__annotations__.items()}  # noqa: S307 ours
     required = {name for name, hint in hints.items() if get_origin(hint) is not NotRequired}
     readers = {name: _reader(hint, f"`{name}`") for name, hint in hints.items()}

@@ -12,7 +12,7 @@ from launcher.core.model.nodeset import NodeName
 from launcher.errors import ConflictError, RemoteError
 from launcher.ports import Completed, LearntKey, Listener
 from launcher.probe.node_facts import Facts
-from launcher.probe.nvidia_smi import Driver, Gpu, GpuProcess, MemoryFault, MemoryRemedy, Recovery
+from launcher.probe.nvidia.nvidia_smi import Driver, Gpu, GpuProcess, MemoryFault, MemoryRemedy, Recovery
 from launcher.probe.results import Unknown
 from tests.facts import DRIVER, FACTS
 

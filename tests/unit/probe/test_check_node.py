@@ -7,18 +7,18 @@ import pytest
 
 from launcher.core.model.inventory import Access, GpuDriver, Node
 from launcher.probe.check_node import GPU_FACTS, check_node
-from launcher.probe.fabric import Fabric, FabricState
 from launcher.probe.findings import CheckResult, Fact, Finding
 from launcher.probe.folders import FailedStep, FolderTrial, LeasePlace
 from launcher.probe.imex import DomainState, ImexDomain
 from launcher.probe.limits import GroupLimit, Limits, UserLimit
 from launcher.probe.node_facts import Facts
-from launcher.probe.nvidia_smi import Driver, GpuProcess, MemoryFault, MemoryRemedy, Recovery
+from launcher.probe.nvidia.fabric import Fabric, FabricState
+from launcher.probe.nvidia.nvidia_smi import Driver, GpuProcess, MemoryFault, MemoryRemedy, Recovery
+from launcher.probe.nvidia.xid import parse_xids
 from launcher.probe.resources import HostnameLookup, IbPort, NodeProcess
 from launcher.probe.results import Unknown
 from launcher.probe.slurm import SlurmNode
 from launcher.probe.system import Logout
-from launcher.probe.xid import parse_xids
 from tests.facts import DOMAIN, DRIVER, FACTS, GIB, HEALTHY, HIDDEN, HUNG, MISSING, NODE, peers, space
 
 

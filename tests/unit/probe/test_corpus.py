@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.probe import imex, nvidia_smi, system, xid
+from launcher.probe import imex, system
+from launcher.probe.nvidia import nvidia_smi, xid
 from launcher.probe.results import ProbeResult
 
 CORPUS = Path(__file__).parents[2] / "corpus" / "probe"

@@ -9,13 +9,13 @@ from hypothesis.strategies import DrawFn, composite
 
 from launcher.core.model.inventory import Access, Node, RackName
 from launcher.core.model.nodeset import NodeName
-from launcher.probe import pci, smi_tree
 from launcher.probe.check_node import check_node
 from launcher.probe.check_slice import check_slice
 from launcher.probe.findings import Finding
 from launcher.probe.node_facts import Facts, parse_facts, probes, read_facts
+from launcher.probe.nvidia import pci, smi_tree
+from launcher.probe.nvidia.xid import MAX_XIDS, parse_xids
 from launcher.probe.results import MARK, ProbeResult, Unknown
-from launcher.probe.xid import MAX_XIDS, parse_xids
 from tests.effort import drawn
 from tests.unit.probe.test_corpus import CASES
 

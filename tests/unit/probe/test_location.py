@@ -6,7 +6,7 @@ import pytest
 
 from launcher.core.discovery.location import NodeLocation
 from launcher.probe.location import read_location
-from launcher.probe.nvidia_smi import Driver, Gpu
+from launcher.probe.nvidia.nvidia_smi import Driver, Gpu
 from launcher.probe.results import Unknown
 from tests.facts import DOMAIN, DRIVER, FACTS, HUNG, UUID
 

@@ -21,13 +21,14 @@ import pytest
 import launcher
 from launcher.core.model.inventory import Access, GpuDriver, Node, RackName
 from launcher.core.model.nodeset import NodeName
-from launcher.probe import imex, system, xid
+from launcher.probe import imex, system
 from launcher.probe.check_node import GPU_FACTS, check_node
 from launcher.probe.findings import CheckResult, Fact
 from launcher.probe.folders import FolderTrial, LeasePlace, read_lease_place, read_trial
 from launcher.probe.limits import Limits, read_limits
 from launcher.probe.node_facts import NO_PYTHON, Facts, call, parse_facts, read_facts
-from launcher.probe.nvidia_smi import Driver
+from launcher.probe.nvidia import xid
+from launcher.probe.nvidia.nvidia_smi import Driver
 from launcher.probe.results import MARK, ProbeResult, Unknown, read_results
 from launcher.probe.slurm import SlurmNode, read_slurm
 

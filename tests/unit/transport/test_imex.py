@@ -6,7 +6,7 @@ import pytest
 
 from launcher.probe.imex import ImexDomain, Peer
 from launcher.probe.node_facts import Facts
-from launcher.probe.nvidia_smi import GpuProcess
+from launcher.probe.nvidia.nvidia_smi import GpuProcess
 from launcher.probe.results import Unknown
 from launcher.setup.imex import ImexDaemon
 from launcher.transport.imex import seen

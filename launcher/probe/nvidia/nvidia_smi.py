@@ -8,10 +8,10 @@ import re
 from dataclasses import dataclass, field
 from enum import Enum, unique
 
-from launcher.probe import pci
-from launcher.probe.fabric import Fabric, read_fabric
+from launcher.probe.nvidia import pci
+from launcher.probe.nvidia.fabric import Fabric, read_fabric
+from launcher.probe.nvidia.smi_tree import SmiTree, from_text, from_xml
 from launcher.probe.results import ProbeResult, Unknown, failure_of, first_words
-from launcher.probe.smi_tree import SmiTree, from_text, from_xml
 
 _END = "</nvidia_smi_log>"
 

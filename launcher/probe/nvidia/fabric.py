@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum, unique
 
-from launcher.probe.smi_tree import SmiTree, fold
+from launcher.probe.nvidia.smi_tree import SmiTree, fold
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _NO_DOMAIN = "00000000-0000-0000-0000-000000000000"

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from launcher.probe import pci, xid_table
+from launcher.probe.nvidia import pci, xid_table
+from launcher.probe.nvidia.xid_table import XidAction
 from launcher.probe.results import ProbeResult, Unknown, failure_of
-from launcher.probe.xid_table import XidAction
 
 JOURNAL_COMMAND = ("journalctl", "-k", "-b", "-o", "short-monotonic", "--no-pager", "-q")
 
