@@ -108,10 +108,10 @@ class Program:
 
     def clear(self) -> None:
         """Take the run down, and put the power back on."""
-        down = self.desk.run("down", "--all", "-y")
         for host in self.rig.hosts.values():
             if not host.on:
                 host.boot()
+        down = self.desk.run("down", "--all", "-y")
         assert down.returncode == 0, down.stderr
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.programs.stage import Program
 from tests.rig import Rig
 
-SCRIPT = "ray_trained.py --steps 90 --losses {folder}/losses --storage {folder}/storage"
+SCRIPT = "ray_trained.py --steps 150 --losses {folder}/losses --storage {folder}/storage"
 ENVS = {"RAY_TRAIN_V2_ENABLED": "1"}
 
 
@@ -29,7 +29,7 @@ def test_a_trainer_that_loses_a_node_goes_on_from_its_checkpoint(
     program: Program, rank: int, record_property: Callable[[str, object], None]
 ) -> None:
     folder = f"/shared/{program.name}"
-    command = f"cd {folder} && exec python {SCRIPT.format(folder=folder)} --pause 0.2"
+    command = f"cd {folder} && exec python {SCRIPT.format(folder=folder)} --pause 0.3"
     program.up({"driver": command}, envs=ENVS)
     program.logged(35)
     program.holder(rank).power_cut()
@@ -39,6 +39,5 @@ def test_a_trainer_that_loses_a_node_goes_on_from_its_checkpoint(
     last = program.over()
     assert last["state"] == "succeeded", program.told()
     assert (last["attempt"], last["restarts"]) == (2, 0), program.told()
-    calm = [sys.executable, *SCRIPT.format(folder=".").split()]
-    calm[-1] = str(program.calm_folder / "storage")
+    calm = [sys.executable, *SCRIPT.format(folder=program.calm_folder).split(), "--workers", "1"]
     program.holds(program.calm(calm, {**ENVS, "HOME": os.fspath(program.calm_folder.parent)}))

@@ -15,7 +15,7 @@ from launcher.core.control.timing import PLACE_S, PLACE_TRIES, TRIES
 from launcher.core.model.action_key import ActionKey
 from launcher.core.model.actions import Reason, Reserve, Unreserve, Verify, Why
 from launcher.core.model.observation import GroupReport, GroupState, Head
-from launcher.core.model.placement import Slice
+from launcher.core.model.placement import Slice, group_of
 from launcher.core.model.receipt import Bundle
 
 _UP = (Condition.READY, Condition.SERVING, Condition.FINISHED)
@@ -30,6 +30,7 @@ def reserve_slices(tick: Tick) -> None:
     head = tick.head()
     groups = {group.slice: group for group in head.groups} if head else {}
     unreserved = {group.name for group in tick.run.task.groups if not group.reserved}
+    ours = {group.name for group in tick.run.task.groups} - unreserved
     domains = _domains(head) if head and unreserved else {}
     for part in tick.run.placement.slices:
         if tick.head() is None or not _ready(tick, part):
@@ -39,6 +40,8 @@ def reserve_slices(tick: Tick) -> None:
         else:
             _reserve(tick, part, groups.get(part.key))
     for group in groups.values() if tick.head() is not None else ():
+        if group_of(group.slice) not in ours:
+            continue  # a driver makes groups of its own, which may have no name
         if group.slice not in tick.index.slices and group.state is not GroupState.REMOVED:
             _remove(tick, group.slice, Why.RESIZE, f"{group.slice} was removed from the run")
 

@@ -56,7 +56,7 @@ def main():
     trainer = DataParallelTrainer(
         train,
         train_loop_config={"steps": args.steps, "losses": args.losses, "pause": args.pause},
-        scaling_config=ScalingConfig(num_workers=args.workers, resources_per_worker={"CPU": 1}),
+        scaling_config=ScalingConfig(num_workers=args.workers, placement_strategy="STRICT_SPREAD"),
         run_config=RunConfig(name="line", storage_path=args.storage, checkpoint_config=CheckpointConfig(num_to_keep=2)),
     )
     print("finished:", trainer.fit().metrics, flush=True)

@@ -148,3 +148,20 @@ def test_what_is_reserved_stays_rays_to_tell(reserve: bool) -> None:
     here.ready()
     here.head = HeadSeen(head=replace(head(here), groups=()))
     assert kinds(here.decide()) == (["reserve:main.s0", "reserve:main.s1"] if reserve else ["start:run@1"])
+
+
+@pytest.mark.parametrize("theirs", ["", "trainers", "rollout.s0"])
+def test_placement_groups_of_a_driver_are_left_alone(theirs: str) -> None:
+    here = Situation(make_run(slices=1))
+    here.serving()
+    (ours, *_) = head(here).groups
+    here.head = HeadSeen(head=replace(head(here), groups=(ours, replace(ours, slice=theirs))))
+    assert "unreserve" not in {action.kind for action in here.decide().actions}
+
+
+def test_the_group_of_a_slice_that_the_run_does_not_have_any_more_is_removed() -> None:
+    here = Situation(make_run(slices=1))
+    here.serving()
+    (ours, *_) = head(here).groups
+    here.head = HeadSeen(head=replace(head(here), groups=(ours, replace(ours, slice="main.s7"))))
+    assert "unreserve:main.s7" in kinds(here.decide())
