@@ -38,6 +38,7 @@ class Provisioner:
         self._addresses = addresses
         self._owner = owner
         self._snapshots: dict[tuple[RunId, str], Snapshot] = {}
+        self._found: dict[RunId, dict[str, rclone.RcloneProgram]] = {}
         self._reading = Lock()
 
     def ensure_agent(self, run: Run, client: AgentClient) -> Answer:
@@ -137,9 +138,9 @@ class Provisioner:
             "secrets": bundle.user_secrets(self._addresses.home, run.id, names),
             "workdir": run.task.workdir is not None or bool(run.task.file_mounts),
         }
-        spec = buckets_spec(run.task, run.fleet.storage, node.env, rclone.hashes(self._programs(run)))
-        if spec is not None:
-            request["buckets"] = spec
+        if run.task.bucket_mounts:
+            sent = rclone.hashes(self._programs(run))
+            request["buckets"] = buckets_spec(run.task, run.fleet.storage, node.env, sent)
         memory = imex.set_up(client, run, environment.index, node, member)
         return replace(self._prepare(run, client, request), notes=memory.notes, warnings=memory.warnings)
 
@@ -169,10 +170,12 @@ class Provisioner:
                 self._snapshots[key] = files.keep_wheels(home, run.id, wheels) if wheels else files.keep(home, run)
             return self._snapshots[key]
 
-    @staticmethod
-    def _programs(run: Run) -> dict[str, rclone.RcloneProgram]:
-        """Return the programs for buckets that this machine can send."""
-        return rclone.programs(dict.fromkeys(node.access.wheels for node in run.fleet.nodes if node.access.wheels))
+    def _programs(self, run: Run) -> dict[str, rclone.RcloneProgram]:
+        """Return the programs for buckets that this machine can send; looked for once."""
+        if run.id not in self._found:
+            folders = dict.fromkeys(node.access.wheels for node in run.fleet.nodes if node.access.wheels)
+            self._found[run.id] = rclone.programs(folders)
+        return self._found[run.id]
 
     def _program(self, run: Run, reply: Reply) -> Snapshot:
         """Return the program for buckets that a node asks for."""
