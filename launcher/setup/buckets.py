@@ -25,13 +25,11 @@ def buckets_spec(
     programs: Mapping[str, str],
     *,
     allow_other: bool = False,
-) -> BucketsSpec | None:
-    """Return what a node is told of a task's buckets; None for a task without any.
+) -> BucketsSpec:
+    """Return what a node is told of a task's buckets.
 
     `env` are the inventory's variables of the node, `programs` the hashes of rclone by machine architecture.
     """
-    if not task.bucket_mounts:
-        return None
     buckets = [
         bucket_spec(to, mount, settings_of(storage, mount), task.secrets) for to, mount in task.bucket_mounts.items()
     ]

@@ -147,8 +147,8 @@ class Provisioner:
         }
         if inside := containers.request(run, here, containers.identities(self._addresses.home, run)):
             request["containers"] = inside
-        if run.task.bucket_mounts and (spec := self._buckets(run, node)):
-            request["buckets"] = spec
+        if run.task.bucket_mounts:
+            request["buckets"] = self._buckets(run, node)
         memory = imex.set_up(client, run, environment.index, node, member)
         return replace(self._prepare(run, client, request), notes=memory.notes, warnings=memory.warnings)
 
@@ -184,7 +184,7 @@ class Provisioner:
                     self._snapshots[key] = files.keep_wheels(home, run.id, wheels) if wheels else files.keep(home, run)
             return self._snapshots[key]
 
-    def _buckets(self, run: Run, node: Node) -> BucketsSpec | None:
+    def _buckets(self, run: Run, node: Node) -> BucketsSpec:
         """Return what a node is told of the task's buckets.
 
         The daemon of a container engine is another user, who has to reach what is mounted.
