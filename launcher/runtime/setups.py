@@ -76,7 +76,12 @@ class _Node:
             "EnvironmentReply", rpc.ask(Path(agent["socket"]), {"op": "environment", "protocol": PROTOCOL}, timeout=10)
         )
         self._secrets = files.read(Path(self._given["secrets"])) or {}
-        self.containers = Containers(folder, agent, self._given["base"])
+        self._agent = agent
+
+    @property
+    def containers(self) -> Containers:
+        """Return the containers of the run here."""
+        return Containers(self._folder, self._agent, self._given["base"])
 
     def stage(self, message: str) -> None:
         """Say what is being done."""
