@@ -45,7 +45,7 @@ class Podman(Docker):
 
     def limits(self, asked: Creation) -> list[str]:
         """Return the options for limits: those of this process, which Podman hands on."""
-        return ["--ulimit", "host"]
+        return ["--ulimit", "host"] if asked.limits else []
 
     def groups(self, asked: Creation) -> list[str]:
         """Return the further groups of the user; without root there are no others inside."""
