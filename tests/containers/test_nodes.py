@@ -10,6 +10,7 @@ from dataclasses import replace
 from hashlib import md5
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -30,7 +31,7 @@ from tests.real import local
 ODD = "a'b\"c $HOME `id` \\\n\n  two lines\t\u00fc\U0001f600 " + "x" * 100_000
 SECRET = "hush 'quoted' $x\nline"
 SETUP = 'echo "set up in $(grep ^ID= /etc/os-release)"; echo setup >>/var/made'
-AMPLE_S = 60.0
+AMPLE_S = 30.0
 
 
 class Site:
@@ -45,6 +46,7 @@ class Site:
             name="main", topology=TopologyRule(), run=RUN, setup=SETUP, envs={"ODD": ODD}, container=container
         )
         fleet = local.inventory(home, racks=racks, nodes=nodes)
+        run = f"{run}-{uuid4().hex[:6]}"
         placed = local.place(fleet, run, group, secrets=("SECRET",))
         self.stand = local.Stand(home, placed)
         self.run = placed
@@ -125,8 +127,12 @@ class Site:
 
     def line(self, attempt: int, begin: str, node: str = "r1-n1") -> str:
         """The rest of the line of a log that begins so, as soon as it is there."""
-        until(lambda: any(one.startswith(begin) for one in self.lines(attempt, node)))
+        until(lambda: any(one.startswith(begin) for one in self.lines(attempt, node)), lambda: self.all_logs(node))
         return next(one for one in self.lines(attempt, node) if one.startswith(begin)).removeprefix(begin)
+
+    def all_logs(self, node: str) -> str:
+        """All that ranks and their parents wrote on a node."""
+        return "\n".join(f"{path}: {path.read_text()}" for path in sorted(self.folder(node).glob("ranks/*/*/*log")))
 
     def lines(self, attempt: int, node: str = "r1-n1") -> list[str]:
         """The complete lines of a log."""
@@ -148,10 +154,10 @@ while :; do sleep 0.1; done
 """
 
 
-def until(holds: Callable[[], bool], limit: float = AMPLE_S) -> None:
-    deadline = time.monotonic() + limit
+def until(holds: Callable[[], bool], said: Callable[[], object] = str) -> None:
+    deadline = time.monotonic() + AMPLE_S
     while not holds():
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, said()
         time.sleep(0.05)
 
 
@@ -280,7 +286,7 @@ def test_an_agent_that_is_killed_takes_its_ranks_along_and_down_removes_the_cont
     other.start(1)
     pid = other.pid(1)
     for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and b"NVLAUNCH_AGENT=box-2:" in _environ(entry):
+        if entry.name.isdecimal() and b"NVLAUNCH_AGENT=box-2-" in _environ(entry):
             os.kill(int(entry.name), signal.SIGKILL)
     until(lambda: gone(pid))
     other.stand.take_down()

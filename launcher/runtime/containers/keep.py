@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from .. import files, procs
+from .. import files, procs, spawn
 from ..protocol import Reply
 from ..protocol_containers import CONTAINERS, ContainerSpec, ContainerState
 from ..protocol_files import AgentSpec
@@ -156,6 +156,7 @@ class Containers:
         )
 
     def _creation(self, spec: ContainerSpec, made_of: str) -> Creation:
+        spawn.raise_limits()
         hold = self._states / f"{spec['group']}.hold"
         with contextlib.suppress(FileExistsError):
             os.mkfifo(hold, 0o644)
