@@ -29,6 +29,7 @@ racks:
 TASK = """
 name: {name}
 resources: {{accelerators: GB300:4, image_id: "docker:{image}"}}
+container: {{mounts: ["{folder}"]}}
 topology: {{slices: {slices}, nodes_per_slice: 2}}
 envs: {{GATE: null, ODD: {odd}}}
 secrets: {secrets}
@@ -50,7 +51,14 @@ def task(desk: Desk, name: str, *, body: str = WAIT, slices: int = 1, restarts: 
     secrets = "{SECRET_WORD: null}" if name == "inside" else "{}"
     indented = body.replace("\n", "\n  ")
     text = TASK.format(
-        name=name, slices=slices, restarts=restarts, image="box:1", odd=odd, secrets=secrets, body=indented
+        folder=desk.folder,
+        name=name,
+        slices=slices,
+        restarts=restarts,
+        image="box:1",
+        odd=odd,
+        secrets=secrets,
+        body=indented,
     )
     return desk.task(name, text)
 
