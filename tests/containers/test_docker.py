@@ -137,7 +137,7 @@ def test_kills_are_recovered_from_as_without_a_container(docker: Docker, desk: D
     assert program(desk, "a1", 0)
     assert program(desk, "a2", 1)
     docker.start()
-    (raylet,) = raylets("127.0.66.1")
+    (raylet,) = raylets("127.0.66.2")  # the head has one of its own on the other node
     os.kill(raylet, signal.SIGKILL)
     attempt(3)
     assert docker.said("ps", "--quiet", "--no-trunc").split() == ids  # nothing was made for a restart in place
@@ -145,21 +145,32 @@ def test_kills_are_recovered_from_as_without_a_container(docker: Docker, desk: D
     holder = docker.said("inspect", "--format", "{{.State.Pid}}", ids[0])
     os.kill(int(holder), signal.SIGKILL)
     attempt(4)
+    begun(desk, 4)
     assert docker.said("ps", "--quiet", "--no-trunc").split() == ids  # it was started again
     docker.client("rm", "-f", ids[0])
     attempt(5)
+    begun(desk, 5)
     assert len(docker.said("ps", "--quiet").split()) == 2
     for node, rank in (("a1", 0), ("a2", 1)):
         assert (workdir(desk, node) / f"counts-{rank}").read_text().split() == ["setup"] * 5
 
     os.kill(desk.controller("faults"), signal.SIGKILL)
-    up.communicate(timeout=AMPLE_S)
     down = desk.run("down", "faults", "-y")
+    up.communicate(timeout=AMPLE_S)
     assert down.returncode == 0, down.stderr
     for node, rank in (("a1", 0), ("a2", 1)):
         assert (workdir(desk, node) / f"told-{rank}").read_text() == "told\n"
     assert containers(docker, "--all") == []
     assert docker.said("images", "--quiet")
+
+
+def begun(desk: Desk, times: int) -> None:
+    """Wait until the program of each rank has begun this many times: a rank runs once its container is looked for."""
+    deadline = time.monotonic() + AMPLE_S
+    for node, rank in (("a1", 0), ("a2", 1)):
+        while len((workdir(desk, node) / f"counts-{rank}").read_text().split()) < times:
+            assert time.monotonic() < deadline, desk.run("events", "faults").stdout
+            time.sleep(0.05)
 
 
 def workdir(desk: Desk, node: str, name: str = "faults") -> Path:
