@@ -2,7 +2,7 @@
 
 from launcher.core.model.container import Engine
 from launcher.core.model.inventory import GpuDriver, Node
-from launcher.probe.containers import ENGINE_COMMANDS, ContainerHost, EngineInfo
+from launcher.probe.containers import ENGINE_COMMANDS, INFO_COMMANDS, ContainerHost, EngineInfo
 from launcher.probe.findings import Fact, Finding, bad, cannot_tell, good
 from launcher.probe.needs import ContainerNeed, TaskNeeds
 from launcher.probe.node_facts import Facts
@@ -34,6 +34,9 @@ def containers(facts: Facts, node: Node, needs: TaskNeeds) -> Finding:
     chosen = dict.fromkeys(engine for need in needs.containers if (engine := _engine(facts, node, need)))
     shown = []
     for engine in chosen:
+        if engine not in INFO_COMMANDS:  # where it unpacks images is set by its own files
+            shown.append(f"{engine.value}; the room for images is not looked at")
+            continue
         info = facts.engine_infos.get(engine)
         if not isinstance(info, EngineInfo) or info.space is None:
             why = info.why if isinstance(info, Unknown) else "its folder is not on this node"
@@ -53,8 +56,13 @@ def unfit(facts: Facts, node: Node, need: ContainerNeed) -> str:
     """Return why a node cannot run a container with the engine that it needs, or with any; empty where it can."""
     if need.engine is not None:
         return _why_not(facts, node, need.engine, need)
-    told = [_why_not(facts, node, engine, need) for engine in ENGINE_COMMANDS]
-    return "" if "" in told else f"no engine can be used ({'; '.join(told)}): {_INSTALL}"
+    told = {engine: _why_not(facts, node, engine, need) for engine in ENGINE_COMMANDS}
+    if "" in told.values():
+        return ""
+    absent = [one for one in told if facts.engines.get(one, "").endswith("not found") or one not in facts.engines]
+    words = [why for engine, why in told.items() if engine not in absent]
+    words += [f"not installed: {', '.join(engine.value for engine in absent)}"] if absent else []
+    return f"no engine can be used ({'; '.join(words)}): {_INSTALL}"
 
 
 def _engine(facts: Facts, node: Node, need: ContainerNeed) -> Engine | None:
@@ -88,6 +96,8 @@ def _without_gpus(facts: Facts, engine: Engine, info: EngineInfo | Unknown | Non
             "`podman` has no description of the GPUs in /etc/cdi or /var/run/cdi: "
             f"{install}`sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`"
         )
+    if engine is Engine.ENROOT and not host.toolkit:
+        return "`enroot` gives GPUs with `nvidia-container-cli`, which is not installed: `libnvidia-container-tools`"
     if engine is Engine.DOCKER and isinstance(info, EngineInfo) and "nvidia" not in info.runtimes and not host.toolkit:
         return (
             "`docker` has no NVIDIA container toolkit: install `nvidia-container-toolkit`, then `sudo nvidia-ctk "

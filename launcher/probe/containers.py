@@ -10,6 +10,8 @@ from launcher.probe.results import ProbeResult, ProbeResults, Unknown, decode, f
 ENGINE_COMMANDS: Mapping[Engine, Sequence[str]] = {
     Engine.DOCKER: ("docker", "version", "--format", "{{.Server.Version}}"),
     Engine.PODMAN: ("podman", "version", "--format", "{{.Client.Version}}"),
+    Engine.ENROOT: ("enroot", "version"),
+    Engine.APPTAINER: ("apptainer", "version"),
 }
 """Commands that succeed where this user can use an engine; its daemon is asked, where it has one."""
 

@@ -41,7 +41,13 @@ MOST_LINE = 4096
 # As in `lease.py`: with these, the next path of a lease is tried.
 NOT_HERE = ("ENOENT", "EACCES", "EPERM", "EROFS")
 # Programs of NVIDIA's container toolkit, new and old.
-TOOLKIT = ("nvidia-ctk", "nvidia-container-runtime", "nvidia-container-runtime-hook", "nvidia-container-toolkit")
+TOOLKIT = (
+    "nvidia-container-cli",
+    "nvidia-ctk",
+    "nvidia-container-runtime",
+    "nvidia-container-runtime-hook",
+    "nvidia-container-toolkit",
+)
 TRIAL = b"#!/bin/sh\nexit 0\n" + b"#" * CHUNK  # a program that ends well, and 64 KiB to find room for
 # A login over SSH often lacks the folders of the system's own tools.
 FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")

@@ -67,7 +67,7 @@ def test_a_refusal_says_what_each_node_lacks_and_what_to_do() -> None:
     flight = preflight(contained(task()), fleet(2), world(n1=NEITHER, n2=NEITHER))
     assert isinstance(flight.place({}), Shortfall)
     assert flight.unhealthy["r1-n1"].startswith(
-        f"containers: no engine can be used ({NO_DOCKER}; {NO_PODMAN}): install"
+        f"containers: no engine can be used ({NO_PODMAN}; not installed: docker, enroot, apptainer): install"
     )
 
 
