@@ -8,6 +8,7 @@ EXAMPLES: Mapping[str, str] = {
     "demo": "two slices on two local racks, with bash only",
     "torchrun": "one program on four nodes of one rack",
     "container": "the same in a container",
+    "buckets": "data from a bucket, checkpoints to another",
     "torchrun-snapshots": "a script with snapshots that survives the loss of a node",
     "accelerate": "Hugging Face Accelerate on four nodes",
     "deepspeed": "DeepSpeed on four nodes, without SSH between them",

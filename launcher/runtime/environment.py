@@ -119,7 +119,8 @@ def of_rank(folder: Path, spec: RankSpec, base: Mapping[str, str], secrets: Mapp
     """Return the variables of a rank; the Python that its spec names comes first in PATH."""
     variables = spec["variables"]
     found = {**base, **given(folder, variables), **secrets, **own(folder, variables)}
-    return {**found, "PATH": f"{os.path.dirname(python)}:{found['PATH']}"} if (python := spec.get("python")) else found
+    python = spec.get("python") if "PATH" in found else None  # a container has its own, which is not known here
+    return {**found, "PATH": f"{os.path.dirname(python)}:{found['PATH']}"} if python else found
 
 
 def declared(secrets: Mapping[str, str], names: Collection[str] | None) -> dict[str, str]:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 CONTAINERS = "containers"
 """The folder in a run's scratch folder with the state of each container."""
 
+HELD = "container"
+"""The third part of the mark of a container: no generation, so that a kill of the node alone covers it."""
+
 KILL_S = 20.0
 GRACE_S = 1.0
 
@@ -152,7 +155,18 @@ def scan(scope: Scope, agent: int | None = None, known: Iterable[int] = ()) -> l
         adopted = (p for p in table.values() if p.ppid == agent and p.pid not in started)
         roots |= {p.pid for p in adopted if not marks[p.pid] and p.start < scope.until}
     roots |= {p.pid for p in _orphans_inside(scope, table) if not marks[p.pid] and p.start < scope.until}
-    return [table[pid] for pid in sorted(_with_descendants(roots, table) - {agent, os.getpid()})]
+    spared = {agent, os.getpid()} | (set() if scope.level == "node" else _holders(scope, table, marks))
+    return [table[pid] for pid in sorted(_with_descendants(roots, table) - spared)]
+
+
+def _holders(scope: Scope, table: dict[int, ProcessId], marks: dict[int, str | None]) -> set[int]:
+    """Return the processes that hold containers of a run, and those of engines that watch them: a rank has neither.
+
+    Podman leaves a process without a mark behind, which the agent adopts, or the parent of the rank that started it.
+    """
+    mine = f"{scope.run}:{scope.place}:{HELD}"
+    held = {pid for pid, found in marks.items() if found == mine}
+    return held | {parent for pid in held if (parent := table[pid].ppid) in table and not marks[parent]}
 
 
 def _orphans_inside(scope: Scope, table: dict[int, ProcessId]) -> Iterator[ProcessId]:

@@ -237,10 +237,8 @@ def _wait(own: Path, script: RankScript, agent: int, deadline: str) -> int | Non
         if code is not None and not ((own / ranks.STOPPING).exists() and script.has_left()):
             return code
         handle = script.handle()
-        if handle is not None and code is None:
-            poll.register(handle, select.POLLIN)
-        elif handle is not None and code is not None:
-            poll.unregister(handle)
+        if handle is not None:
+            poll.register(handle, select.POLLIN if code is None else 0)
         soon = script.inside and (code is not None or handle is None)
         ready = [handle for handle, _ in poll.poll((SOON_S if soon else LOOK_S) * 1000)]
         if lease in ready or now() > Deadline.read(deadline) + LATE_S:

@@ -69,6 +69,7 @@ class Docker:
             *("--data-root", str(self.folder / "data"), "--exec-root", str(self.folder / "exec")),
             *("--pidfile", str(self.folder / "pid"), "--live-restore"),
         ]
+        (self.folder / "exec" / "containerd" / "containerd.pid").unlink(missing_ok=True)  # of one that was killed
         path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
         env = {**os.environ, "PATH": path}
         with (self.folder / "log").open("ab") as log:

@@ -29,6 +29,7 @@ racks:
 TASK = """
 name: {name}
 resources: {{accelerators: GB300:4, image_id: "docker:{image}"}}
+container: {{mounts: ["{folder}"]}}
 topology: {{slices: {slices}, nodes_per_slice: 2}}
 envs: {{GATE: null, ODD: {odd}}}
 secrets: {secrets}
@@ -41,8 +42,6 @@ run: |
   {body}
 """
 SECRET = "hush 'quoted' $x\nline"
-CUT_OFF_S = 40.0
-QUIET_S = 3.0
 WAIT = 'cat /etc/os-release; cat /var/made-by-setup; until [ -e "$GATE" ]; do sleep 0.1; done'
 ODD = "a'b\"c $HOME `id` \\\n\n  two lines\t\u00fc\U0001f600 " + "x" * 100_000
 
@@ -52,7 +51,14 @@ def task(desk: Desk, name: str, *, body: str = WAIT, slices: int = 1, restarts: 
     secrets = "{SECRET_WORD: null}" if name == "inside" else "{}"
     indented = body.replace("\n", "\n  ")
     text = TASK.format(
-        name=name, slices=slices, restarts=restarts, image="box:1", odd=odd, secrets=secrets, body=indented
+        folder=desk.folder,
+        name=name,
+        slices=slices,
+        restarts=restarts,
+        image="box:1",
+        odd=odd,
+        secrets=secrets,
+        body=indented,
     )
     return desk.task(name, text)
 
@@ -90,7 +96,8 @@ def test_two_slices_run_inside_and_leave_nothing(docker: Docker, desk: Desk) -> 
     until(desk, up, "inside", lambda seen: seen["state"] == "running")
     assert len(containers(docker)) == 4
     done = desk.run("exec", "inside", "--rank", "1", "--", "sh", "-c", "cat /etc/os-release; echo $NODE_RANK; exit 7")
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (7, "1"), done
+    assert done.stdout.splitlines()[-1] == "1", done
+    assert "exited with 7" in done.stderr
     assert "Box Linux" in done.stdout
     desk.gate("inside").touch()
     _, err = up.communicate(timeout=AMPLE_S)
@@ -155,48 +162,6 @@ def test_kills_are_recovered_from_as_without_a_container(docker: Docker, desk: D
     assert docker.said("images", "--quiet")
 
 
-def test_a_node_that_is_cut_off_stops_although_the_engine_hangs(docker: Docker, desk: Desk) -> None:
-    up = desk.begin(*desk.up_args(task(desk, "hung", body="while :; do date >beat; sleep 0.2; done", slices=1)))
-    until(desk, up, "hung", lambda seen: seen["state"] == "running")
-    beats = [workdir(desk, node, "hung") / "beat" for node in ("a1", "a2")]
-    held = [*marked("NVLAUNCH_AGENT", ":@head"), desk.controller("hung")]
-    assert docker.process
-    try:
-        for pid in (docker.process.pid, *held):
-            os.kill(pid, signal.SIGSTOP)
-        deadline = time.monotonic() + CUT_OFF_S
-        while any(time.time() - beat.stat().st_mtime < QUIET_S for beat in beats):
-            assert time.monotonic() < deadline, "it computes although its node is cut off"
-            time.sleep(0.2)
-        assert not marked("NVLAUNCH_MARK", ":main/")
-    finally:
-        for pid in (docker.process.pid, *held):
-            os.kill(pid, signal.SIGCONT)
-    up.send_signal(signal.SIGINT)
-    up.communicate(timeout=AMPLE_S)
-    assert desk.run("down", "hung", "-y").returncode == 0
-    assert containers(docker, "--all") == []
-
-
-def test_down_says_what_a_hung_engine_keeps_and_the_next_run_removes_it(docker: Docker, desk: Desk) -> None:
-    up = desk.begin(*desk.up_args(task(desk, "kept")))
-    until(desk, up, "kept", lambda seen: seen["state"] == "running")
-    up.send_signal(signal.SIGINT)
-    up.communicate(timeout=AMPLE_S)
-    assert docker.process
-    os.kill(docker.process.pid, signal.SIGSTOP)
-    try:
-        down = desk.run("down", "kept", "-y")
-    finally:
-        os.kill(docker.process.pid, signal.SIGCONT)
-    assert down.returncode == 0, down.stderr
-    assert not marked("NVLAUNCH_MARK", ":main/")
-    assert "containers of the run are not removed yet" in down.stderr + desk.run("events", "kept").stdout
-    desk.gate("later").touch()
-    assert desk.run(*desk.up_args(task(desk, "later"))).returncode == 0
-    assert containers(docker, "--all") == []
-
-
 def workdir(desk: Desk, node: str, name: str = "faults") -> Path:
     """The workdir of a run on a node."""
     (found,) = (desk.home / "nodes" / node).glob(f"{name}-*/workdir")
@@ -208,16 +173,3 @@ def program(desk: Desk, node: str, rank: int) -> int:
     pid = int((workdir(desk, node) / f"pid-{rank}").read_text())
     os.kill(pid, 0)
     return pid
-
-
-def marked(name: str, end: str) -> list[int]:
-    """Processes whose variable has these words."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            words = (entry / "environ").read_bytes().split(b"\0") if entry.name.isdecimal() else []
-        except OSError:
-            continue
-        if any(word.startswith(f"{name}=".encode()) and end.encode() in word for word in words):
-            found.append(int(entry.name))
-    return found

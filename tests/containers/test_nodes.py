@@ -10,6 +10,7 @@ from dataclasses import replace
 from hashlib import md5
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -19,7 +20,7 @@ from launcher.core.model.nodeset import NodeName
 from launcher.core.model.receipt import Result
 from launcher.core.model.task import Group, TopologyRule
 from launcher.ports import Command, Stream
-from launcher.runtime import rpc
+from launcher.runtime import heartbeat, rpc
 from launcher.runtime.protocol import PROTOCOL
 from launcher.setup import layout
 from tests.containers.docker import Docker, rootfs
@@ -30,7 +31,7 @@ from tests.real import local
 ODD = "a'b\"c $HOME `id` \\\n\n  two lines\t\u00fc\U0001f600 " + "x" * 100_000
 SECRET = "hush 'quoted' $x\nline"
 SETUP = 'echo "set up in $(grep ^ID= /etc/os-release)"; echo setup >>/var/made'
-AMPLE_S = 60.0
+AMPLE_S = 30.0
 
 
 class Site:
@@ -45,6 +46,7 @@ class Site:
             name="main", topology=TopologyRule(), run=RUN, setup=SETUP, envs={"ODD": ODD}, container=container
         )
         fleet = local.inventory(home, racks=racks, nodes=nodes)
+        run = f"{run}-{uuid4().hex[:6]}"
         placed = local.place(fleet, run, group, secrets=("SECRET",))
         self.stand = local.Stand(home, placed)
         self.run = placed
@@ -125,8 +127,12 @@ class Site:
 
     def line(self, attempt: int, begin: str, node: str = "r1-n1") -> str:
         """The rest of the line of a log that begins so, as soon as it is there."""
-        until(lambda: any(one.startswith(begin) for one in self.lines(attempt, node)))
+        until(lambda: any(one.startswith(begin) for one in self.lines(attempt, node)), lambda: self.all_logs(node))
         return next(one for one in self.lines(attempt, node) if one.startswith(begin)).removeprefix(begin)
+
+    def all_logs(self, node: str) -> str:
+        """All that ranks and their parents wrote on a node."""
+        return "\n".join(f"{path}: {path.read_text()}" for path in sorted(self.folder(node).glob("ranks/*/*/*log")))
 
     def lines(self, attempt: int, node: str = "r1-n1") -> list[str]:
         """The complete lines of a log."""
@@ -148,10 +154,10 @@ while :; do sleep 0.1; done
 """
 
 
-def until(holds: Callable[[], bool], limit: float = AMPLE_S) -> None:
-    deadline = time.monotonic() + limit
+def until(holds: Callable[[], bool], said: Callable[[], object] = str) -> None:
+    deadline = time.monotonic() + AMPLE_S
     while not holds():
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, said()
         time.sleep(0.05)
 
 
@@ -254,7 +260,10 @@ def test_a_container_that_was_killed_is_started_again_with_what_setup_made(site:
     site.start(7)
     site.pid(7)
     os.kill(int(site.docker.said("inspect", "--format", "{{.State.Pid}}", identity)), signal.SIGKILL)
-    assert site.end(7) == 128 + signal.SIGKILL
+    if isinstance(site.docker, Docker):
+        assert site.end(7) == 128 + signal.SIGKILL
+    else:  # Podman leaves the other processes of a container alone that shares the node's
+        site.ask(op="kill", level="rank", member=site.stand.slots[0].member, attempt=7, grace=0)
     site.start(8)
     assert site.line(8, "made ") == "1"
     assert site.containers() == [identity]
@@ -272,18 +281,16 @@ def test_a_container_that_vanished_is_made_again_and_set_up(site: Site) -> None:
     site.ask(op="kill", level="rank", member=site.stand.slots[0].member, attempt=9, grace=0)
 
 
-def test_an_agent_that_is_killed_takes_its_ranks_along_and_down_removes_the_container(
-    docker: Docker, tmp_path: Path
-) -> None:
+def test_nothing_is_left_after_down_although_the_agent_was_killed(docker: Docker, tmp_path: Path) -> None:
     other = Site(tmp_path, "box-2", docker, IMAGE)
     other.prepare()
     other.start(1)
     pid = other.pid(1)
     for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and b"NVLAUNCH_AGENT=box-2:" in _environ(entry):
+        if entry.name.isdecimal() and b"NVLAUNCH_AGENT=box-2-" in _environ(entry):
             os.kill(int(entry.name), signal.SIGKILL)
-    until(lambda: gone(pid))
     other.stand.take_down()
+    assert gone(pid)
     assert other.containers("--all") == []
 
 
@@ -398,3 +405,24 @@ def test_a_tag_that_the_registry_does_not_have_is_named(docker: Docker, tmp_path
         site.stand.take_down()
     finally:
         registry.close()
+
+
+def test_a_rank_ends_at_its_deadline_although_engine_and_agent_are_stopped(docker: Docker, tmp_path: Path) -> None:
+    site = Site(tmp_path, "box-9", docker, IMAGE)
+    site.prepare()
+    site.start(1)
+    pid = site.pid(1)
+    scratch = Path(layout.local(str(site.home), site.run.id, "r1-n1").scratch).name
+    agent = int(site.ask(op="status")["agent"])
+    assert docker.process
+    stopped = (docker.process.pid, agent)
+    for each in stopped:
+        os.kill(each, signal.SIGSTOP)
+    try:
+        heartbeat.Deadline(Path("/dev/shm", scratch, "deadline")).put(heartbeat.now() + 1.0)
+        until(lambda: gone(pid))
+    finally:
+        for each in stopped:
+            os.kill(each, signal.SIGCONT)
+    site.stand.take_down()
+    assert site.containers("--all") == []

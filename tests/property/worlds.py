@@ -233,7 +233,7 @@ class MemoryAllotter:
             return frozenset()
         now, record = self._play.run, self._play.record
         own = (record.requested, record.failed_nodes, record.dropping, record.exits, record.head)
-        known = (now, *own, dict(self._play.drained))
+        known = (now, *own, dict(self._play.drained), dict(self.taken))
         if known != self._known[0]:
             found = self._grown()
             target = found.run.target if isinstance(found, NodeChoice) else None

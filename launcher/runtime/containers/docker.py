@@ -73,8 +73,7 @@ class Docker:
         argv += ["--env", f"{MARK}={asked.mark}", "--entrypoint", asked.program[0]]
         for group in self.groups(asked):
             argv += ["--group-add", group]
-        for limit, soft, hard in asked.limits:
-            argv += ["--ulimit", f"{limit}={soft}:{hard}"]
+        argv += self.limits(asked)
         for source, target, read_only in asked.mounts:
             argv += ["--mount", f"type=bind,source={source},target={target}" + (",readonly" if read_only else "")]
         for device in asked.devices:
@@ -84,6 +83,11 @@ class Docker:
     def user(self, asked: Creation) -> list[str]:
         """Return the options for the user of a container."""
         return ["--user", asked.user]
+
+    def limits(self, asked: Creation) -> list[str]:
+        """Return the options for limits: those of this process, not of the daemon."""
+        given = (("--ulimit", f"{limit}={soft}:{hard}") for limit, soft, hard in asked.limits)
+        return [word for option in given for word in option]
 
     def groups(self, asked: Creation) -> list[str]:
         """Return the further groups of the user: those that may use the devices of the node."""

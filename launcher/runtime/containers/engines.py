@@ -135,7 +135,7 @@ class Client:
 def last_line(text: bytes) -> str:
     """Return the last line of what a client says that is no advice."""
     lines = [line.strip() for line in text.decode(errors="replace").splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("See '", "Run '"))]
+    told = [line for line in lines if not line.startswith(("See '", "Run '", "Error: failed to start containers"))]
     return told[-1][:500] if told else ""
 
 

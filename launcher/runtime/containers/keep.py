@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from .. import files, procs
+from .. import files, procs, spawn
 from ..protocol import Reply
 from ..protocol_containers import CONTAINERS, ContainerSpec, ContainerState
 from ..protocol_files import AgentSpec
@@ -18,9 +18,6 @@ from .images import NodeImage
 
 MADE_OF = "container-images.json"
 """The file in a run's folder that says what its containers are made of, by group."""
-
-HELD = "container"
-"""The third part of the mark of a container: no generation, so that a kill of the node alone covers it."""
 
 REMOVE_S = 15.0
 """Seconds for an engine to remove containers: with those of a kill, within what a launcher waits for."""
@@ -122,7 +119,7 @@ class Containers:
 
     def mark(self) -> str:
         """Return the mark of a container's own process."""
-        return f"{self._agent['run']}:{self._agent['place']}:{HELD}"
+        return f"{self._agent['run']}:{self._agent['place']}:{procs.HELD}"
 
     def _noted(self, spec: ContainerSpec, here: ContainerEngine, identity: str) -> ContainerState:
         pid = here.process(self.name(spec["group"]))
@@ -156,6 +153,7 @@ class Containers:
         )
 
     def _creation(self, spec: ContainerSpec, made_of: str) -> Creation:
+        spawn.raise_limits()
         hold = self._states / f"{spec['group']}.hold"
         with contextlib.suppress(FileExistsError):
             os.mkfifo(hold, 0o644)

@@ -17,6 +17,11 @@ class Podman(Docker):
         super().__init__(env)
         self.client = Client(self.PROGRAM, env)
 
+    def local(self, image: str) -> tuple[str, str] | None:
+        """Return the id of a local image and its digest in its registry: none has those of `localhost`."""
+        found = super().local(image)
+        return (found[0], "") if found is not None and image.startswith("localhost/") else found
+
     def pull(self, image: str, stage: Callable[[str], None], seconds: float) -> None:
         """Get an image from its registry."""
         layers: set[str] = set()
@@ -37,6 +42,10 @@ class Podman(Docker):
         if os.geteuid() != 0 and asked.user.split(":")[0] not in ("0", "root"):
             return ["--userns", "keep-id", *super().user(asked)]
         return super().user(asked)
+
+    def limits(self, asked: Creation) -> list[str]:
+        """Return the options for limits: those of this process, which Podman hands on."""
+        return ["--ulimit", "host"] if asked.limits else []
 
     def groups(self, asked: Creation) -> list[str]:
         """Return the further groups of the user; without root there are no others inside."""

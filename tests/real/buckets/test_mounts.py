@@ -98,9 +98,10 @@ def test_writes_that_were_not_sent_are_named_and_never_sent_after_a_kill(store: 
     bucket = store.bucket("unsent")
     node = new_node({"out": _mount("unsent", MountMode.MOUNT_CACHED)})
     assert node.prepared()["phase"] == "done"
-    store.proxy.leave()
     try:
-        (node.folder / "workdir" / "out" / "late").write_text("late")
+        with (node.folder / "workdir" / "out" / "late").open("w") as late:  # to open it, the store is asked
+            store.proxy.leave()
+            late.write("late")
         killed = node.ask(op="kill", level="node", grace=0)
     finally:
         store.proxy.come_back()

@@ -22,6 +22,7 @@ WHERE = {
     "vla-8x64": FLEET,
     "torchrun": FLEET,
     "container": FLEET,
+    "buckets": FLEET,
     "torchrun-snapshots": FLEET,
     "accelerate": FLEET,
     "deepspeed": FLEET,

@@ -14,7 +14,7 @@ from launcher.core.model.inventory import Access
 from launcher.core.model.run import RunId
 from launcher.errors import LaunchError, RemoteError
 from launcher.ports import Completed, LogName, Stream
-from launcher.runtime import protocol, protocol_files
+from launcher.runtime import protocol, protocol_files, protocol_programs
 from launcher.setup import layout, ports
 from launcher.transport.agent import commands, ranks, replies
 from launcher.transport.agent.client import AgentClient
@@ -30,7 +30,7 @@ KINDS = (
     protocol.Reply,
     protocol.StatusReply,
     protocol.TablesReply,
-    protocol_files.RelayAnswer,
+    protocol_programs.RelayAnswer,
     protocol.RankStatusRow,
     protocol_files.LogHeader,
 )
