@@ -158,7 +158,8 @@ def _as_probed(fleet: Inventory, node: Node) -> Node:
 
 
 def _judged(fleet: Inventory, node: Node, facts: Facts | Unknown, needs: TaskNeeds) -> Examined:
-    findings = check_node(facts, node, ports=_pinned(fleet, node, facts), needs=needs)
+    wanted = NOTHING if node.name == HEAD else needs  # no container and no mount of a bucket is on it
+    findings = check_node(facts, node, ports=_pinned(fleet, node, facts), needs=wanted)
     if fleet.capabilities.this_machine:
         # Findings about this machine are reported, but do not stop a start: there is no other machine.
         shown = [finding for finding in findings if finding.fact in _OF_A_LOCAL_RACK]

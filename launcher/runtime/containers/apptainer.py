@@ -47,8 +47,8 @@ class Apptainer(FileEngine):
             _make(folder, program, folder=False)
 
     def words(self, name: str, asked: Creation) -> list[str]:
-        """Return the options of `apptainer exec`: nothing of the node is there but what is mounted, and `/dev`."""
-        words = ["--writable", "--cleanenv", "--no-home", "--no-mount", "tmp,cwd,bind-paths"]
+        """Return the options of `apptainer exec`: what is mounted, `/dev`, and what its administrator binds is there."""
+        words = ["--writable", "--cleanenv", "--no-home", "--no-mount", "tmp,cwd"]
         words += ["--fakeroot"] if only_login_user(asked, self.PROGRAM) else []
         for source, target, read_only in asked.mounts:
             if any(sign in f"{source}{target}" for sign in (",", '"', "\n")):

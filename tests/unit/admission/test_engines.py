@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from launcher.admission.node_checks import HEAD
 from launcher.core.model.container import Container, Engine
+from launcher.core.model.inventory import Access
 from launcher.core.model.nodeset import expand
 from launcher.core.model.placement import Shortfall
 from launcher.core.model.task import Task
@@ -92,3 +94,9 @@ def test_nodes_without_an_engine_run_tasks_without_containers() -> None:
     flight = preflight(task(), fleet(2), world(n1=NEITHER, n2=NEITHER))
     assert where(flight.place({})) == ["r1-n[1-2]"]
     assert flight.fleet.container_engine is None
+
+
+def test_the_machine_for_heads_needs_no_engine() -> None:
+    machines = fleet(2, head=Access(address="10.9.9.9"), container_engine=Engine.DOCKER)
+    work = World({**dict.fromkeys(expand("r1-n[1-2]"), having()), HEAD: NEITHER})
+    assert where(preflight(contained(task()), machines, work).place({})) == ["r1-n[1-2]"]

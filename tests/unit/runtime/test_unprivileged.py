@@ -188,7 +188,7 @@ def test_the_options_of_enroot(enroot: FileEngine, tmp_path: Path) -> None:
 
 def test_the_options_of_apptainer(apptainer: FileEngine, tmp_path: Path) -> None:
     words = " ".join(apptainer.words("nvl-1-main", asked(tmp_path, DIGEST)))
-    assert words.startswith("--writable --cleanenv --no-home --no-mount tmp,cwd,bind-paths")
+    assert words.startswith("--writable --cleanenv --no-home --no-mount tmp,cwd")
     assert f"--mount type=bind,source={tmp_path},destination=/in,ro --nv" in words
     assert words.endswith(f"nvlaunch-{os.geteuid()}/nvl-1-main")
 
