@@ -47,7 +47,7 @@ class Apptainer(FileEngine):
             _make(folder, program, folder=False)
 
     def words(self, name: str, asked: Creation) -> list[str]:
-        """Return the options of `apptainer exec`: what is mounted, `/dev`, and what its administrator binds is there."""
+        """Return the options of `apptainer exec`: inside are what is mounted, `/dev`, and what its owner binds."""
         words = ["--writable", "--cleanenv", "--no-home", "--no-mount", "tmp,cwd"]
         words += ["--fakeroot"] if only_login_user(asked, self.PROGRAM) else []
         for source, target, read_only in asked.mounts:
