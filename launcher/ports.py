@@ -16,6 +16,7 @@ from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Health, Sighting, Unseen
 from launcher.core.model.receipt import Answer
 from launcher.core.model.run import MemberName, Run
+from launcher.probe.needs import NOTHING, TaskNeeds
 from launcher.probe.node_facts import Facts
 from launcher.probe.results import Unknown
 
@@ -156,11 +157,11 @@ class Prober(Protocol):
     """Reads facts of machines before a run is there; changes nothing on them."""
 
     def probe(
-        self, nodes: Sequence[Node], listener: Listener, folders: Sequence[str] = ()
+        self, nodes: Sequence[Node], listener: Listener, needs: TaskNeeds = NOTHING
     ) -> Mapping[NodeName, Facts | Unknown]:
         """Return the facts of each node; all are asked at once, each with a deadline.
 
-        In `folders`, which a task needs beside our own, a file is made and removed. Never raises for one node.
+        In `folders` of `needs` a file is made and removed. Never raises for one node.
         """
 
     def close(self) -> None:

@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+from launcher.core.model.container import Engine
 from launcher.core.model.inventory import Access, Node, RackName
 from launcher.core.model.nodeset import NodeName
+from launcher.probe.containers import ContainerHost, EngineInfo, Fuse
 from launcher.probe.folders import FolderTrial, LeasePlace
 from launcher.probe.imex import DomainState, ImexDomain, ImexFiles, Peer, PeerLink
 from launcher.probe.limits import GroupLimit, Limits, UserLimit
@@ -116,6 +118,18 @@ FACTS = Facts(
         usable=True,
     ),
     xids=(),
+    engines={Engine.DOCKER: "", Engine.PODMAN: "`podman` not found"},
+    engine_infos={
+        Engine.DOCKER: EngineInfo(
+            version="28.1.1", root="/var/lib/docker", runtimes=("nvidia", "runc"), space=space("/var/lib/docker")
+        )
+    },
+    container_host=ContainerHost(
+        toolkit=True,
+        cdi=("/etc/cdi/nvidia.yaml",),
+        logins=("registry.site",),
+        fuse=Fuse(device=True, program=True, allow_other=True),
+    ),
     infiniband=(IbPort(device="mlx5_0", port="1", state="4: ACTIVE", rate="800 Gb/sec (4X XDR)"),),
 )
 NODE = Node(

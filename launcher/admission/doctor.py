@@ -1,4 +1,4 @@
-"""Health of nodes without regard to a task.
+"""Health of nodes, also for what a task needs of them.
 
 Each on its own, and compared with those of its rack.
 """
@@ -7,14 +7,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from launcher.admission.domains import unknown_domains
-from launcher.admission.node_checks import Examined, compare, compare_all, compare_machines, examine
+from launcher.admission.node_checks import (
+    Examined,
+    compare,
+    compare_all,
+    compare_machines,
+    examine,
+    needs_of,
+)
 from launcher.core.model.inventory import Inventory, Node
 from launcher.core.model.nodeset import NodeName, fold, natural
+from launcher.core.model.task import Task
 from launcher.core.model.text import count
 from launcher.ports import Listener, Prober
+from launcher.probe.check_containers import without_login
 from launcher.probe.check_gpu import domain_of
 from launcher.probe.findings import CheckResult, Fact, Finding, bad
 from launcher.probe.folders import RUNS, FolderTrial
+from launcher.probe.needs import NOTHING, ContainerNeed, TaskNeeds
 from launcher.probe.results import Unknown
 from launcher.setup.lease import read_holder
 
@@ -57,14 +67,41 @@ class Checkup:
         )
 
 
-def check_up(fleet: Inventory, nodes: Sequence[Node], prober: Prober, listener: Listener) -> Checkup:
-    """Return the findings about these nodes, all asked at the same time."""
-    found = examine(fleet, nodes, prober, listener)
+def check_up(
+    fleet: Inventory, nodes: Sequence[Node], prober: Prober, listener: Listener, task: Task | None = None
+) -> Checkup:
+    """Return the findings about these nodes, all asked at the same time.
+
+    Also for what a task needs, or else for containers where the inventory names their engine.
+    """
+    needs = _needs(fleet, task)
+    found = examine(fleet, nodes, prober, listener, needs)
     left_out = frozenset(unknown_domains(fleet))
     reported = {one.node.name: domain for one in found if one.node.name in left_out and (domain := _domain(one))}
     machines = () if fleet.capabilities.this_machine else compare_machines(found)
     shared = (*_shared(found), *(Shared(whose="all", finding=finding) for finding in machines))
-    return Checkup(examined=found, shared=shared, reported=reported, notes=tuple(_notes(found)))
+    return Checkup(examined=found, shared=shared, reported=reported, notes=(*_notes(found), *_logins(found, needs)))
+
+
+def _needs(fleet: Inventory, task: Task | None) -> TaskNeeds:
+    if task is not None:
+        return needs_of(task, fleet.container_engine)
+    engine = fleet.container_engine
+    return TaskNeeds(containers=(ContainerNeed(engine=engine, gpus=True),)) if engine else NOTHING
+
+
+def _logins(found: Sequence[Examined], needs: TaskNeeds) -> Iterator[str]:
+    """Yield the registries that nodes have no login for."""
+    names: dict[str, list[NodeName]] = {}
+    for one in found:
+        if not isinstance(one.facts, Unknown):
+            for registry in without_login(one.facts, needs):
+                names.setdefault(registry, []).append(one.node.name)
+    for registry, nodes in names.items():
+        yield (
+            f"no login to `{registry}` on {fold(nodes)}: if it wants one, log in there as the user that nvlaunch "
+            f"logs in as, with `docker login {registry}` or what your engine has for it"
+        )
 
 
 def _notes(found: Sequence[Examined]) -> Iterator[str]:

@@ -1,20 +1,16 @@
 """Chooses the engine that runs the containers of a task: one for all nodes, and for all that come later."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from launcher.admission.node_checks import Examined
+from launcher.admission.node_checks import Examined, needs_of
 from launcher.core.model.container import Engine
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.task import Task
+from launcher.probe import check_containers
+from launcher.probe.containers import ENGINE_COMMANDS
+from launcher.probe.needs import ContainerNeed
 from launcher.probe.results import Unknown
-from launcher.probe.system import ENGINE_COMMANDS
-
-_INSTALL = "install one there, give the user access to it, or exclude the node"
-
-
-def needed(task: Task, chosen: Engine | None) -> frozenset[Engine | None]:
-    """Return the engines that nodes must have: named by groups, else the chosen one; None stands for any."""
-    return frozenset(group.container.engine or chosen for group in task.groups if group.container)
 
 
 def choose(task: Task, named: Engine | None, nodes: Sequence[Examined]) -> Engine | None:
@@ -22,31 +18,28 @@ def choose(task: Task, named: Engine | None, nodes: Sequence[Examined]) -> Engin
 
     None where no group needs one, or no node has any.
     """
-    if named is not None or None not in needed(task, None):
+    free = [need for need in needs_of(task, None).containers if need.engine is None]
+    if named is not None or not free:
         return named
-    counts = [(sum(_why_not(one, engine) == "" for one in nodes), engine) for engine in ENGINE_COMMANDS]
+    fit = {engine: [replace(need, engine=engine) for need in free] for engine in ENGINE_COMMANDS}
+    counts = [
+        (sum(not any(_why_not(one, need) for need in needs) for one in nodes), engine) for engine, needs in fit.items()
+    ]
     most = max(count for count, _ in counts)
     return next(engine for count, engine in counts if count == most) if most else None
 
 
 def unfit(task: Task, chosen: Engine | None, nodes: Iterable[Examined]) -> dict[NodeName, str]:
-    """Return the nodes that lack an engine which the task needs, each with the reason."""
-    wanted = sorted(needed(task, chosen), key=lambda engine: "" if engine is None else engine.value)
+    """Return the nodes that cannot run containers of the task with their engine, each with the reason."""
+    needs = needs_of(task, chosen).containers
     found: dict[NodeName, str] = {}
     for one in nodes:
-        for engine in wanted:
-            if why := _why_not(one, engine):
+        for need in needs:
+            if why := _why_not(one, need):
                 found[one.node.name] = f"containers: {why}"
     return found
 
 
-def _why_not(one: Examined, engine: Engine | None) -> str:
-    """Return why a node cannot run containers of an engine, of any for None."""
-    if isinstance(one.facts, Unknown):
-        return ""  # why it has not answered is said elsewhere
-    told = one.facts.engines
-    if engine is not None:
-        return told.get(engine, f"engine `{engine.value}` is not supported by this version")
-    if any(not why for why in told.values()):
-        return ""
-    return f"no engine can be used ({'; '.join(told.values())}): {_INSTALL}"
+def _why_not(one: Examined, need: ContainerNeed) -> str:
+    """Return why a node cannot run a container; that it has not answered is said elsewhere."""
+    return "" if isinstance(one.facts, Unknown) else check_containers.unfit(one.facts, one.node, need)

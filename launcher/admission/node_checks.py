@@ -5,6 +5,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from launcher.core.model.buckets import MountMode
+from launcher.core.model.container import Engine, ImageSource
 from launcher.core.model.inventory import GpuDriver, Inventory, Node, RackName
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.task import Task
@@ -12,6 +14,7 @@ from launcher.ports import Listener, Prober
 from launcher.probe.check_node import check_node
 from launcher.probe.check_slice import check_machines, check_slice
 from launcher.probe.findings import CheckResult, Fact, Finding
+from launcher.probe.needs import NOTHING, ContainerNeed, TaskNeeds
 from launcher.probe.node_facts import Facts
 from launcher.probe.results import Unknown
 from launcher.setup import ports
@@ -36,6 +39,8 @@ _OF_A_LOCAL_RACK = (
     Fact.OPEN_FILES,
     Fact.HOSTNAME,
     Fact.PORTS,
+    Fact.CONTAINERS,
+    Fact.FUSE,
 )
 
 
@@ -86,12 +91,12 @@ def head_of(fleet: Inventory) -> Node | None:
 
 
 def examine(
-    fleet: Inventory, nodes: Sequence[Node], prober: Prober, listener: Listener, folders: Sequence[str] = ()
+    fleet: Inventory, nodes: Sequence[Node], prober: Prober, listener: Listener, needs: TaskNeeds = NOTHING
 ) -> tuple[Examined, ...]:
-    """Return the findings about each of these nodes, all asked at the same time; `folders` are those of a task."""
+    """Return the findings about each of these nodes, all asked at the same time; `needs` are those of a task."""
     meant = [_as_probed(fleet, node) for node in nodes]
-    answers = prober.probe(meant, listener, folders)
-    return tuple(_judged(fleet, node, answers[node.name]) for node in meant)
+    answers = prober.probe(meant, listener, needs)
+    return tuple(_judged(fleet, node, answers[node.name], needs) for node in meant)
 
 
 def compare(part: Sequence[Examined], *, one_domain: bool = True) -> tuple[Finding, ...]:
@@ -111,7 +116,25 @@ def compare_machines(nodes: Iterable[Examined]) -> tuple[Finding, ...]:
     return check_machines(members)
 
 
-def folders_of(task: Task) -> tuple[str, ...]:
+def needs_of(task: Task, engine: Engine | None) -> TaskNeeds:
+    """Return what a task needs of nodes; `engine` is that of groups which name none, as far as it is known."""
+    containers = (
+        ContainerNeed(
+            engine=one.engine or engine,
+            image=one.image if one.source is ImageSource.REGISTRY else "",
+            gpus=group.gpus > 0,
+        )
+        for group in task.groups
+        if (one := group.container)
+    )
+    return TaskNeeds(
+        folders=_folders(task),
+        containers=tuple(dict.fromkeys(containers)),
+        mounts=any(one.mode is not MountMode.COPY for one in task.bucket_mounts.values()),
+    )
+
+
+def _folders(task: Task) -> tuple[str, ...]:
     """Return the folders of a task's file mounts outside of its workdir, the first `MAX_FOLDERS` of them."""
     outside = (to for to in task.file_mounts if to.startswith(("/", "~/")))
     return tuple(dict.fromkeys(posixpath.dirname(to.rstrip("/")) or "/" for to in outside))[:MAX_FOLDERS]
@@ -134,8 +157,9 @@ def _as_probed(fleet: Inventory, node: Node) -> Node:
     return replace(node, domain=None, gpu_driver=node.gpu_driver if node.gpus else GpuDriver.NONE)
 
 
-def _judged(fleet: Inventory, node: Node, facts: Facts | Unknown) -> Examined:
-    findings = check_node(facts, node, ports=_pinned(fleet, node, facts))
+def _judged(fleet: Inventory, node: Node, facts: Facts | Unknown, needs: TaskNeeds) -> Examined:
+    wanted = NOTHING if node.name == HEAD else needs  # no container and no mount of a bucket is on it
+    findings = check_node(facts, node, ports=_pinned(fleet, node, facts), needs=wanted)
     if fleet.capabilities.this_machine:
         # Findings about this machine are reported, but do not stop a start: there is no other machine.
         shown = [finding for finding in findings if finding.fact in _OF_A_LOCAL_RACK]

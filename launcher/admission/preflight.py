@@ -17,8 +17,8 @@ from launcher.admission.node_checks import (
     compare_all,
     compare_machines,
     examine,
-    folders_of,
     head_of,
+    needs_of,
     summary,
 )
 from launcher.core.model.inventory import Inventory, Node
@@ -188,7 +188,8 @@ class Preflight:
         return free and node.name in self._left_out and node.name not in self._remembered
 
     def _ask(self, nodes: Sequence[Node]) -> None:
-        found = examine(self._written, nodes, self._prober, self._listener, folders_of(self._task))
+        needs = needs_of(self._task, self._written.container_engine)
+        found = examine(self._written, nodes, self._prober, self._listener, needs)
         for one in found:
             self.examined[one.node.name] = one
             self._learn(one)

@@ -11,7 +11,7 @@ from launcher.admission import engines
 from launcher.admission.current_inventory import whole
 from launcher.admission.domains import guessed
 from launcher.admission.listener import ControllerListener
-from launcher.admission.node_checks import Examined, examine, folders_of
+from launcher.admission.node_checks import Examined, examine, needs_of
 from launcher.admission.node_choice import (
     NoChoice,
     NodeChoice,
@@ -198,7 +198,8 @@ class StoreAllotter:
         """Return for each node why it is unfit, None where it is fit; add the domain that its driver reports."""
         prober = self._open_prober(fleet)
         try:
-            found = examine(fleet, nodes, prober, ControllerListener(self._store, run.id), folders_of(run.task))
+            needs = needs_of(run.task, run.fleet.container_engine)
+            found = examine(fleet, nodes, prober, ControllerListener(self._store, run.id), needs)
         finally:
             prober.close()
         for one in found:

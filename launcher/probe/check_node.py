@@ -1,8 +1,17 @@
 """Check all facts of one node: one finding for each, always in the same order."""
 
 from launcher.core.model.inventory import GpuDriver, Node
-from launcher.probe import check_folders, check_gpu, check_imex, check_in_use, check_limits, check_system
+from launcher.probe import (
+    check_containers,
+    check_folders,
+    check_gpu,
+    check_imex,
+    check_in_use,
+    check_limits,
+    check_system,
+)
 from launcher.probe.findings import Fact, Finding, bad, cannot_tell, not_applicable
+from launcher.probe.needs import NOTHING, TaskNeeds
 from launcher.probe.node_facts import Facts
 from launcher.probe.results import Unknown
 
@@ -50,14 +59,18 @@ GPU_FACTS = (
 )
 
 
-def check_node(facts: Facts | Unknown, node: Node, *, ports: frozenset[int] = frozenset()) -> tuple[Finding, ...]:
+def check_node(
+    facts: Facts | Unknown, node: Node, *, ports: frozenset[int] = frozenset(), needs: TaskNeeds = NOTHING
+) -> tuple[Finding, ...]:
     """Return a finding for each fact of a node, in the order of `Fact`.
 
-    `ports` are those that a run would use.
+    `ports` are those that a run would use, `needs` what its task needs.
     """
     if isinstance(facts, Unknown):
         return (_without_facts(facts),)
     found = [ask(facts, node) for ask in _SYSTEM] + [check_in_use.ports(facts, ports)]
+    found += [check_containers.containers(facts, node, needs)] if needs.containers else []
+    found += [check_containers.fuse(facts, needs)] if needs.mounts else []
     if node.gpu_driver is GpuDriver.NONE:
         found += [not_applicable(fact, "the node has no GPU driver (`gpu_driver: none`)") for fact in GPU_FACTS]
     else:

@@ -32,6 +32,8 @@ class Fact(Enum):
     SLURM = "slurm"
     LOGOUT = "logout"
     SUDO = "sudo"
+    CONTAINERS = "containers"
+    FUSE = "fuse"
     DRIVER = "driver"
     GPUS = "gpus"
     GPU_MEMORY = "gpu memory"

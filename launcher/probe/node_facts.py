@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 
 from launcher.core.model.container import Engine
 from launcher.core.model.inventory import GpuDriver, Node
-from launcher.probe import folders, imex, limits, resources, slurm, system
+from launcher.probe import containers, folders, imex, limits, resources, slurm, system
+from launcher.probe.containers import ContainerHost, EngineInfo
 from launcher.probe.folders import FolderTrial, LeasePlace
 from launcher.probe.imex import ImexDomain, ImexFiles
 from launcher.probe.limits import Limits
+from launcher.probe.needs import NOTHING, TaskNeeds
 from launcher.probe.nvidia import nvidia_smi, xid
 from launcher.probe.nvidia.nvidia_smi import Driver
 from launcher.probe.nvidia.xid import Xid
@@ -58,7 +60,8 @@ class Facts:
     """The facts about one node; each is Unknown if it could not be read.
 
     `clock` is how far the clock of the node is ahead of ours (s). `imex_active` None: the service is not installed.
-    `engines` says of each engine of containers why it cannot be used; empty where it can.
+    `engines` says of each engine of containers why it cannot be used; empty where it can. `engine_infos` and
+    `container_host` are asked for tasks that need them.
     """
 
     host: HostInfo | Unknown
@@ -85,6 +88,8 @@ class Facts:
     xids: tuple[Xid, ...] | Unknown
     infiniband: tuple[IbPort, ...] | Unknown
     engines: Mapping[Engine, str] = field(default_factory=dict)
+    engine_infos: Mapping[Engine, EngineInfo | Unknown] = field(default_factory=dict)
+    container_host: ContainerHost | Unknown | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,17 +105,17 @@ def call(
     script: bytes,
     node: Node,
     *,
-    paths: Sequence[str] = (),
+    needs: TaskNeeds = NOTHING,
     leases: Sequence[str] = (),
     only: Collection[str] | None = None,
 ) -> Call:
     """Return the call that runs all probes of a node in one round trip.
 
-    `script` is the content of `runtime/facts.py`. `paths` are more folders to try, `leases` the possible lease files;
+    `script` is the content of `runtime/facts.py`. `needs` are those of a task, `leases` the possible lease files;
     `only` selects probes by name. The script runs on any Python of the node; the exit status is NO_PYTHON if
     there is none.
     """
-    asked = probes(node, paths=paths, leases=leases)
+    asked = probes(node, needs=needs, leases=leases)
     wanted = {name: probe for name, probe in asked.items() if only is None or name in only}
     return ask(script, node, wanted)
 
@@ -131,7 +136,7 @@ def _pythons(node: Node) -> tuple[str, ...]:
     return (SYSTEM_PYTHON, "python", *((given,) if given not in (None, SYSTEM_PYTHON, "python") else ()))
 
 
-def probes(node: Node, *, paths: Sequence[str] = (), leases: Sequence[str] = ()) -> Mapping[str, ProbeSpec]:
+def probes(node: Node, *, needs: TaskNeeds = NOTHING, leases: Sequence[str] = ()) -> Mapping[str, ProbeSpec]:
     """Return the probes of a node by name, as `runtime/facts.py` reads them."""
     found: dict[str, ProbeSpec] = {
         "host": builtin("host"),
@@ -149,16 +154,29 @@ def probes(node: Node, *, paths: Sequence[str] = (), leases: Sequence[str] = ())
         "sudo": _command(system.SUDO_COMMAND, QUICK),
         "infiniband": builtin("infiniband"),
         **{
-            system.engine_probe(one): _command(argv, system.ENGINE_TIMEOUT)
-            for one, argv in system.ENGINE_COMMANDS.items()
+            containers.engine_probe(one): _command(argv, containers.ENGINE_TIMEOUT)
+            for one, argv in containers.ENGINE_COMMANDS.items()
         },
         **{space_probe(path): builtin("space", path) for path in (*PATHS, SHARED_MEMORY)},
         **{
             f"trial {path}": builtin("trial", path, *wants, timeout=10.0)
-            for path, wants in folders.tried(node, paths).items()
+            for path, wants in folders.tried(node, needs.folders).items()
         },
     }
+    if needs.containers or needs.mounts:
+        found |= _container_probes(needs)
     return found if node.gpu_driver is GpuDriver.NONE else {**found, **_gpu_probes()}
+
+
+def _container_probes(needs: TaskNeeds) -> Mapping[str, ProbeSpec]:
+    infos = containers.INFO_COMMANDS if needs.containers else {}
+    return {
+        containers.CONTAINER_HOST: builtin("container_host"),
+        **{
+            containers.info_probe(one): builtin("engine_info", *argv, timeout=containers.ENGINE_TIMEOUT)
+            for one, argv in infos.items()
+        },
+    }
 
 
 def space_probe(path: str) -> str:
@@ -198,18 +216,18 @@ def no_python(node: Node) -> Unknown:
 
 
 def read_facts(
-    output: bytes, node: Node, *, now: float, asked: float | None = None, paths: Sequence[str] = ()
+    output: bytes, node: Node, *, now: float, asked: float | None = None, needs: TaskNeeds = NOTHING
 ) -> Facts | Unknown:
     """Return the facts in the output of a node.
 
     `asked` and `now` are our wall-clock times (s) when the call was sent and when its output arrived.
     """
     results = read_results(output)
-    return results if isinstance(results, Unknown) else parse_facts(results, node, now=now, asked=asked, paths=paths)
+    return results if isinstance(results, Unknown) else parse_facts(results, node, now=now, asked=asked, needs=needs)
 
 
 def parse_facts(
-    results: ProbeResults, node: Node, *, now: float, asked: float | None = None, paths: Sequence[str] = ()
+    results: ProbeResults, node: Node, *, now: float, asked: float | None = None, needs: TaskNeeds = NOTHING
 ) -> Facts:
     """Return the facts in the results of the probes of a node.
 
@@ -223,7 +241,7 @@ def parse_facts(
         clock=system.read_clock(ask("date"), now, slack),
         python=system.read_python(ask("python"), node.access.python or SYSTEM_PYTHON),
         spaces=tuple(resources.read_space(ask(space_probe(path)), path) for path in PATHS),
-        folders=tuple(folders.read_trial(ask(f"trial {path}"), path) for path in folders.tried(node, paths)),
+        folders=tuple(folders.read_trial(ask(f"trial {path}"), path) for path in folders.tried(node, needs.folders)),
         lease_place=folders.read_lease_place(ask("lease place")),
         shared_memory=resources.read_space(ask(space_probe(SHARED_MEMORY)), SHARED_MEMORY),
         limits=limits.read_limits(ask("limits")),
@@ -242,7 +260,9 @@ def parse_facts(
         imex_files=imex.read_files(ask("imex_files")),
         xids=_xids(results),
         infiniband=resources.read_infiniband(ask("infiniband")),
-        engines=system.read_engines(results),
+        engines=containers.read_engines(results),
+        engine_infos=containers.read_infos(results),
+        container_host=containers.read_container_host(host) if (host := ask(containers.CONTAINER_HOST)) else None,
     )
 
 

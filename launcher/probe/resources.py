@@ -1,5 +1,6 @@
 """Resources of a node: disks, memory, ports, processes, InfiniBand."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from launcher.probe.results import ProbeResult, Unknown, decode, failure_of, first_words, number, read_object, string
@@ -99,8 +100,11 @@ def read_lease(result: ProbeResult | None) -> str | Unknown | None:
 def read_space(result: ProbeResult | None, path: str) -> Space | Unknown:
     """Return the free space at a path."""
     found = read_object(result, f"`{path}`")
-    if isinstance(found, Unknown):
-        return found
+    return found if isinstance(found, Unknown) else space_of(found, path)
+
+
+def space_of(found: Mapping[str, object], path: str) -> Space:
+    """Return the free space at a path out of the answer of a node."""
     return Space(
         path=path,
         at=string(found, "at") or path,

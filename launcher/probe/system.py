@@ -1,13 +1,11 @@
 """The system of a node: host, clock, Python, addresses, sudo, logout."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from launcher.core.model.container import Engine
 from launcher.probe.results import (
     ProbeResult,
-    ProbeResults,
     Unknown,
     failure_of,
     first_words,
@@ -38,15 +36,6 @@ print(json.dumps(found))
 """Reads the version of Ray without importing it, which would take a second of CPU."""
 
 MAX_ITEMS = 1000
-
-ENGINE_COMMANDS: Mapping[Engine, Sequence[str]] = {
-    Engine.DOCKER: ("docker", "version", "--format", "{{.Server.Version}}"),
-    Engine.PODMAN: ("podman", "version", "--format", "{{.Client.Version}}"),
-}
-"""Commands that succeed where this user can use an engine; its daemon is asked, where it has one."""
-
-ENGINE_TIMEOUT = 10.0
-"""Seconds for a daemon to answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,25 +175,3 @@ def _properties(result: ProbeResult | None, what: str) -> Mapping[str, str] | Un
         return why or Unknown(why=f"no result of {what}")
     lines = (line.partition("=") for line in result.out.splitlines()[:MAX_ITEMS])
     return {key: value for key, equals, value in lines if equals}
-
-
-def engine_probe(engine: Engine) -> str:
-    """Return the name of the probe for an engine."""
-    return f"engine {engine.value}"
-
-
-def read_engines(results: ProbeResults) -> Mapping[Engine, str]:
-    """Return for each engine why it cannot be used; an empty text where it can be."""
-    return {engine: _trouble(engine, results.get(engine_probe(engine))) for engine in ENGINE_COMMANDS}
-
-
-def _trouble(engine: Engine, result: ProbeResult | None) -> str:
-    why = failure_of(result, f"`{engine.value}`")
-    if why is None:
-        return ""
-    said = (result.err if result else "").lower()
-    if "permission denied" in said:
-        return f"the user may not use `{engine.value}`: it is not in the group of the daemon"
-    if "cannot connect" in said or "is the docker daemon running" in said:
-        return f"the daemon of `{engine.value}` is not running"
-    return why.why

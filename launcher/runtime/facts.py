@@ -16,8 +16,10 @@ import pwd
 import re
 import resource
 import selectors
+import shutil
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -38,6 +40,14 @@ MOST_LINES = 1024
 MOST_LINE = 4096
 # As in `lease.py`: with these, the next path of a lease is tried.
 NOT_HERE = ("ENOENT", "EACCES", "EPERM", "EROFS")
+# Programs of NVIDIA's container toolkit, new and old.
+TOOLKIT = (
+    "nvidia-container-cli",
+    "nvidia-ctk",
+    "nvidia-container-runtime",
+    "nvidia-container-runtime-hook",
+    "nvidia-container-toolkit",
+)
 TRIAL = b"#!/bin/sh\nexit 0\n" + b"#" * CHUNK  # a program that ends well, and 64 KiB to find room for
 # A login over SSH often lacks the folders of the system's own tools.
 FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -700,6 +710,70 @@ def infiniband(top: str = "/sys/class/infiniband") -> "list[dict[str, str]]":
     return found
 
 
+def engine_info(*argv: str) -> "dict[str, object]":
+    """Return what the `info` of an engine of containers writes, and the room where it keeps images."""
+    told = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # noqa: UP022 -- Python 3.6
+    if told.returncode:
+        raise RuntimeError(told.stderr.decode("utf-8", "replace")[:MOST_LINE].strip())
+    text = told.stdout.decode("utf-8", "replace")[:CHUNK]
+    root = ""
+    with contextlib.suppress(ValueError, AttributeError):
+        info = json.loads(text)
+        root = str(info.get("DockerRootDir") or (info.get("store") or {}).get("graphRoot") or "")
+    # The folder of a daemon elsewhere is not here.
+    return {"info": text, "space": space(root) if root and os.path.isdir(root) else None}
+
+
+def container_host() -> "dict[str, object]":
+    """Return what containers need beside an engine.
+
+    Of logins to registries only names are read out: never what a file says of them.
+    """
+    home = os.path.expanduser("~")
+    runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    docker = os.environ.get("DOCKER_CONFIG") or f"{home}/.docker"
+    files = (
+        os.environ.get("REGISTRY_AUTH_FILE") or f"{runtime}/containers/auth.json",
+        f"{home}/.config/containers/auth.json",
+        f"{docker}/config.json",
+        f"{home}/.apptainer/docker-config.json",
+    )
+    logins, helper = set(), False
+    for path in files:
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            found = json.loads(_read(path, 1024 * 1024))
+            names = [*(found.get("auths") or {}), *(found.get("credHelpers") or {})]
+            logins |= {re.sub("^https?://", "", name).partition("/")[0] for name in names}
+            helper = helper or bool(found.get("credsStore"))
+    with contextlib.suppress(OSError):  # that of enroot, in the format of `netrc`
+        words = _read(f"{os.environ.get('ENROOT_CONFIG_PATH') or home + '/.config/enroot'}/.credentials").split()
+        logins |= {words[at] for at in range(1, len(words)) if words[at - 1] == "machine"}
+    line = ""
+    with contextlib.suppress(OSError):
+        line = _read("/etc/fuse.conf")
+    return {
+        "toolkit": any(shutil.which(name) for name in TOOLKIT),
+        "cdi": _cdi_files("/etc/cdi", "/var/run/cdi"),
+        "logins": sorted(logins)[:64],
+        "helper": helper,
+        "fuse": {
+            "device": os.access("/dev/fuse", os.R_OK | os.W_OK),
+            "program": any(shutil.which(name) for name in ("fusermount3", "fusermount")),
+            "allow_other": re.search(r"(?m)^\s*user_allow_other\b", line) is not None,
+        },
+    }
+
+
+def _cdi_files(*folders: str) -> "list[str]":
+    """Return the files of the Container Device Interface that describe GPUs of NVIDIA."""
+    found = []
+    for path in sorted(path for folder in folders for path in Path(folder).glob("*")):
+        with contextlib.suppress(OSError):
+            if re.search(r"""(?m)^\s*"?kind"?:\s*"?nvidia\.com/gpu\b""", _read(str(path), 1024 * 1024)):
+                found.append(str(path))
+    return found[:64]
+
+
 def imex_files(folder: str, channel: str) -> "dict[str, object]":
     """Return the files of IMEX with their hashes, and the state of the channel."""
     found: dict[str, object] = {"nodes": None, "config": None, "nodes_hash": None, "config_hash": None}
@@ -734,6 +808,8 @@ BUILTINS: "dict[str, Callable[..., object]]" = {
     "lease": lease,
     "processes": processes,
     "infiniband": infiniband,
+    "engine_info": engine_info,
+    "container_host": container_host,
     "imex_files": imex_files,
 }
 

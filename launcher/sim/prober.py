@@ -11,9 +11,11 @@ from launcher.core.model.inventory import Node
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.simulation import FaultKind, SimSettings
 from launcher.ports import Listener
+from launcher.probe.containers import ContainerHost, Fuse
 from launcher.probe.folders import MEMORY, RUNS, SCRATCH, FolderTrial, LeasePlace
 from launcher.probe.imex import DomainState, ImexDomain, ImexFiles, Peer, PeerLink
 from launcher.probe.limits import Limits, UserLimit
+from launcher.probe.needs import NOTHING, TaskNeeds
 from launcher.probe.node_facts import PATHS, Facts
 from launcher.probe.nvidia.fabric import Fabric, FabricState
 from launcher.probe.nvidia.nvidia_smi import Driver, Gpu, Recovery
@@ -38,10 +40,10 @@ class SimProber:
         self._settings = settings
 
     def probe(
-        self, nodes: Sequence[Node], listener: Listener, folders: Sequence[str] = ()
+        self, nodes: Sequence[Node], listener: Listener, needs: TaskNeeds = NOTHING
     ) -> Mapping[NodeName, Facts | Unknown]:
         """Return what is known of each node."""
-        del folders  # imaginary nodes have all of them
+        del needs  # imaginary nodes have all of them
         listener.asking([node.name for node in nodes])
         answers: dict[NodeName, Facts | Unknown] = {}
         for node in nodes:
@@ -91,6 +93,9 @@ def _facts(node: Node) -> Facts:
         xids=(),
         infiniband=(),
         engines=dict.fromkeys(Engine, ""),
+        container_host=ContainerHost(
+            toolkit=True, cdi=("imaginary",), fuse=Fuse(device=True, program=True, allow_other=True)
+        ),
     )
 
 

@@ -16,6 +16,7 @@ from launcher.core.model.nodeset import NodeName
 from launcher.errors import RemoteError
 from launcher.ports import LearntKey, Listener, Shell
 from launcher.probe import node_facts
+from launcher.probe.needs import NOTHING, TaskNeeds
 from launcher.probe.node_facts import Facts
 from launcher.probe.results import MARK, Unknown
 from launcher.transport.ssh.operation import NoJobError
@@ -52,13 +53,13 @@ class ShellProber:
         self._script = resources.files("launcher.runtime").joinpath("facts.py").read_bytes()
 
     def probe(
-        self, nodes: Sequence[Node], listener: Listener, folders: Sequence[str] = ()
+        self, nodes: Sequence[Node], listener: Listener, needs: TaskNeeds = NOTHING
     ) -> Mapping[NodeName, Facts | Unknown]:
         """Return what is known of each node, all asked at once."""
         listener.asking([node.name for node in nodes])
         machines = list(self._machines(nodes))
         told: SimpleQueue[_Told] = SimpleQueue()
-        self._ask_all(machines, folders, told)
+        self._ask_all(machines, needs, told)
         answers: dict[NodeName, Facts | Unknown] = {}
         for _ in machines:
             part, found = told.get()
@@ -75,7 +76,7 @@ class ShellProber:
         """Let go of connections."""
         self._shell.close()
 
-    def _ask_all(self, machines: Sequence[Sequence[Node]], folders: Sequence[str], told: "SimpleQueue[_Told]") -> None:
+    def _ask_all(self, machines: Sequence[Sequence[Node]], needs: TaskNeeds, told: "SimpleQueue[_Told]") -> None:
         """Ask all machines, in threads that nobody waits for.
 
         Ctrl-C need not wait for a machine that hangs.
@@ -89,7 +90,7 @@ class ShellProber:
                 while True:
                     part = waiting.get_nowait()
                     try:
-                        told.put((part, self._ask(part[0], folders)))
+                        told.put((part, self._ask(part[0], needs)))
                     except Exception as error:  # noqa: BLE001  it is raised where the answer is waited for
                         told.put((part, error))
 
@@ -107,8 +108,8 @@ class ShellProber:
         for python in dict.fromkeys(node.access.python for node in nodes):
             yield [node for node in nodes if node.access.python == python]
 
-    def _ask(self, node: Node, folders: Sequence[str]) -> Facts | Unknown:
-        call = node_facts.call(self._script, node, paths=folders, leases=self._leases)
+    def _ask(self, node: Node, needs: TaskNeeds) -> Facts | Unknown:
+        call = node_facts.call(self._script, node, needs=needs, leases=self._leases)
         asked = time.time()
         try:
             ended = self._shell.run(node.access, call.argv, stdin=call.stdin, timeout=call.timeout + WAY_S)
@@ -117,4 +118,4 @@ class ShellProber:
         if ended.status == node_facts.NO_PYTHON and MARK not in ended.stdout:
             return node_facts.no_python(node)
         said = ended.stdout if MARK in ended.stdout else ended.stdout + ended.stderr
-        return node_facts.read_facts(said, node, now=time.time(), asked=asked, paths=folders)
+        return node_facts.read_facts(said, node, now=time.time(), asked=asked, needs=needs)

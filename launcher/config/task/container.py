@@ -20,6 +20,7 @@ IMAGE_ID = "image_id"
 _ENGINES = Choice(choices=tuple(one.value for one in Engine))
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".sqsh", ".squashfs", ".sif")
+_ARCHIVES_OF = {".sqsh": Engine.ENROOT, ".squashfs": Engine.ENROOT, ".sif": Engine.APPTAINER}
 # What Docker's grammar of references allows, and enroot's `REGISTRY#IMAGE`; a leading `-` would be an option.
 _IMAGE = r"[a-zA-Z0-9][a-zA-Z0-9._:/@#-]{0,511}"
 _PREFIX = "docker:"
@@ -36,6 +37,12 @@ REFUSED = {
     "--detach": _OWN,
     "-d": _OWN,
     "--rm": _OWN,
+    "--rc": _OWN,
+    "--contain": _OWN,
+    "--containall": _OWN,
+    "--compat": _OWN,
+    "--root": "write it as `user` of `container`",
+    "--fakeroot": "write it as `user` of `container`",
     "--restart": "nvlaunch starts the container again itself",
     "--pull": "nvlaunch pulls the image itself, the same on all nodes",
     "--user": "write it as `user` of `container`",
@@ -139,11 +146,11 @@ def read_container(own: Values, task: Values, out: Diagnostics) -> Container | N
         out.mistake(mark, "a `driver` cannot run in a container: its Ray is that of the run, outside", hint)
     if image is None:
         return None
-    engine = keys.get("engine", str)
+    engine = _engine(keys.get("engine", str), image[0], keys.mark_of("engine"), out)
     return Container(
         image=image[0],
         source=image[1],
-        engine=Engine(engine) if engine else None,
+        engine=engine,
         options=_options(keys, out),
         mounts=tuple(one for text in keys.texts("mounts") if (one := _mount(text, keys.mark_of("mounts"), out))),
         workdir=keys.get("workdir", str),
@@ -180,6 +187,17 @@ def _image(written: str, mark: Mark, out: Diagnostics) -> tuple[str, ImageSource
     hint = f"relative paths start in the current folder, `{Path.cwd()}`; an absolute path is one on the nodes"
     out.mistake(mark, what, hint)
     return None
+
+
+def _engine(named: str | None, image: str, mark: Mark, out: Diagnostics) -> Engine | None:
+    """Return the engine that is named, or the only one that reads an archive; None where any may do."""
+    suitable = next((engine for suffix, engine in _ARCHIVES_OF.items() if image.endswith(suffix)), None)
+    if named is None:
+        return suitable
+    if suitable is not None and named != suitable.value:
+        what = f"`engine: {named}` cannot read `{image}`"
+        out.mistake(mark, what, f"write `engine: {suitable.value}`, or an archive of `docker save`")
+    return Engine(named)
 
 
 def _options(keys: Values, out: Diagnostics) -> tuple[str, ...]:

@@ -112,10 +112,10 @@ class Docker:
         return int(self.client.run("inspect", "--type", "container", "--format", "{{.State.Pid}}", name))
 
     def enter(
-        self, name: str, argv: Sequence[str], env: Mapping[str, str], *, detached: bool = False, terminal: bool = False
+        self, name: str, argv: Sequence[str], env: Mapping[str, str], *, log: str = "", terminal: bool = False
     ) -> list[str]:
         """Return the command that runs a program in a container."""
-        ways = (["--detach"] if detached else []) + (["--interactive", "--tty"] if terminal else [])
+        ways = (["--detach"] if log else []) + (["--interactive", "--tty"] if terminal else [])
         given = [word for one, value in env.items() for word in ("--env", f"{one}={value}")]
         return [*self.PROGRAM, "exec", *ways, *given, name, *argv]
 

@@ -66,9 +66,9 @@ class ContainerEngine(Protocol):
         """Return the number of the first process of a container; 0 where it does not run."""
 
     def enter(
-        self, name: str, argv: Sequence[str], env: Mapping[str, str], *, detached: bool = False, terminal: bool = False
+        self, name: str, argv: Sequence[str], env: Mapping[str, str], *, log: str = "", terminal: bool = False
     ) -> list[str]:
-        """Return the command that runs a program in a container."""
+        """Return the command that runs a program in a container; with a `log`, nobody waits for the program."""
 
     def remove(self, run: str, place: str, seconds: float) -> list[str]:
         """Remove the containers of a run and place; return those that still run."""
@@ -151,11 +151,13 @@ def variables(base: Mapping[str, str]) -> dict[str, str]:
 
 def engine(name: str, base: Mapping[str, str]) -> ContainerEngine:
     """Return an engine by name, with the variables of the node's user; EngineError for one that nobody knows."""
-    from . import docker, podman
+    from . import apptainer, docker, enroot, podman
 
     known: dict[str, Callable[[Mapping[str, str]], ContainerEngine]] = {
         "docker": docker.Docker,
         "podman": podman.Podman,
+        "enroot": enroot.Enroot,
+        "apptainer": apptainer.Apptainer,
     }
     if name not in known:
         raise EngineError(f"containers of `{name}` are not supported")

@@ -91,7 +91,7 @@ class Place:
         inside = ["sh", str(entry), str(own), log, str(file), self.workdir, *argv]
         here = engine(self.spec["engine"], self.base)
         mark = {MARK: env[MARK]} if MARK in env else {}
-        return here.enter(self.state["name"], inside, mark, detached=bool(log), terminal=terminal)
+        return here.enter(self.state["name"], inside, mark, log=log, terminal=terminal)
 
     @property
     def client_env(self) -> dict[str, str]:

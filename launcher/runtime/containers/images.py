@@ -25,7 +25,7 @@ _CAUSES = (
     (("toomanyrequests", "rate limit", "429 "), "the registry's rate limit is reached: log in there, or use a mirror"),
     (
         ("unauthorized", "denied", "authentication required", "no basic auth", "credentials"),
-        "the registry wants a login: run `{engine} login {registry}` on the node, as the user that nvlaunch logs in as",
+        "the registry wants a login: {login} on the node, as the user that nvlaunch logs in as",
     ),
     (("manifest unknown", "not found", "does not exist", "name unknown"), "the registry has no such image or tag"),
     (("no space left", "disk quota"), "no space left on device for the image"),
@@ -35,6 +35,13 @@ _CAUSES = (
     ),
     (("permission denied", "cannot connect", "is the docker daemon running"), "the engine cannot be used"),
 )
+
+_LOGIN = "run `{engine} login {registry}`"
+_LOGINS = {
+    "apptainer": "run `apptainer registry login docker://{registry}`",
+    "enroot": "write `machine {registry} login USER password TOKEN` to ~/.config/enroot/.credentials",
+}
+_HUBS = {"apptainer": "docker.io", "enroot": "auth.docker.io"}
 
 
 def said(error: EngineError, engine: str, image: str) -> str:
@@ -50,7 +57,8 @@ def _cause(message: str, engine: str, image: str) -> str:
     first = image.partition("/")[0]
     registry = first if "/" in image and ("." in first or ":" in first or first == "localhost") else ""
     meaning = next((meaning for words, meaning in _CAUSES if any(word in told for word in words)), "")
-    return meaning.format(engine=engine, registry=registry).replace(" ` on", "` on")
+    login = _LOGINS.get(engine, _LOGIN).format(engine=engine, registry=registry or _HUBS.get(engine, ""))
+    return meaning.format(login=login).replace(" ` on", "` on")
 
 
 class NodeImage:

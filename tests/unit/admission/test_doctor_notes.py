@@ -7,16 +7,20 @@ import pytest
 from launcher.admission.doctor import Checkup, check_up, name_leftovers
 from launcher.admission.node_checks import Examined
 from launcher.cli.output.doctor import doctor_json, doctor_text
+from launcher.core.model.container import Engine
 from launcher.core.model.inventory import Access, Node, RackName, Transport
 from launcher.core.model.nodeset import NodeName
 from launcher.probe.findings import CheckResult, Fact
 from launcher.probe.folders import RUNS, FolderTrial
+from launcher.probe.needs import NOTHING
 from launcher.probe.node_facts import Facts
 from launcher.probe.resources import NodeProcess
 from launcher.probe.slurm import SlurmNode
 from tests.facts import FACTS
-from tests.unit.admission.test_preflight import Deaf, World, fleet, on
+from tests.unit.admission.test_engines import contained
+from tests.unit.admission.test_preflight import Deaf, World, fleet, on, task
 
+NAMES = (NodeName("r1-n1"), NodeName("r1-n2"))
 NODE = Node(name=NodeName("r1-n1"), rack=RackName("r1"), access=Access(address="10.0.0.1"))
 AGENT = NodeProcess(pid=7, user="ann", name="python3", ray=False, mark=None, agent="job-1:r1-n1")
 
@@ -81,3 +85,26 @@ def test_local_racks_are_one_machine_and_may_be() -> None:
     world = World({"r1-n1": on("a"), "r1-n2": on("a")})
     found = check_up(machines, machines.nodes, world, Deaf())
     assert not [shared for shared in found.shared if "one machine" in shared.finding.message]
+
+
+def test_registries_without_a_login_are_told_once_and_are_not_bad() -> None:
+    machines = fleet(2)
+    work = contained(task(), image="registry.site:5000/team/box:1")
+    found = check_up(machines, machines.nodes, World(), Deaf(), work)
+    (note,) = found.notes
+    assert note.startswith("no login to `registry.site:5000` on r1-n[1-2]")
+    assert not found.bad
+    logged_in = replace(FACTS, container_host=replace(FACTS.container_host, logins=("registry.site:5000",)))
+    assert not check_up(machines, machines.nodes, World(dict.fromkeys(NAMES, logged_in)), Deaf(), work).notes
+    for public in ("ubuntu:24.04", "nvcr.io/nvidia/pytorch:25.05-py3", "docker.io/library/ubuntu"):
+        assert not check_up(machines, machines.nodes, World(), Deaf(), contained(task(), image=public)).notes
+    assert check_up(machines, machines.nodes, World(), Deaf(), contained(task(), image="nvcr.io/own/box:1")).notes
+
+
+def test_engines_are_looked_at_for_a_task_or_an_engine_of_the_inventory_alone() -> None:
+    machines, world = fleet(1), World({"r1-n1": replace(FACTS, engines={Engine.DOCKER: "`docker` not found"})})
+    assert not check_up(machines, machines.nodes, world, Deaf()).bad
+    assert world.needs == NOTHING
+    named = replace(machines, container_engine=Engine.DOCKER)
+    assert check_up(named, named.nodes, world, Deaf()).bad
+    assert check_up(machines, machines.nodes, world, Deaf(), contained(task())).bad

@@ -5,10 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from launcher.admission.node_checks import HEAD
 from launcher.core.model.container import Container, Engine
+from launcher.core.model.inventory import Access
 from launcher.core.model.nodeset import expand
 from launcher.core.model.placement import Shortfall
 from launcher.core.model.task import Task
+from launcher.probe.containers import ContainerHost, EngineInfo
 from launcher.probe.node_facts import Facts
 from tests.facts import FACTS
 from tests.unit.admission.test_preflight import World, fleet, preflight, task, where
@@ -20,8 +23,8 @@ def having(docker: str = "", podman: str = "") -> Facts:
     return replace(FACTS, engines={Engine.DOCKER: docker, Engine.PODMAN: podman})
 
 
-def contained(work: Task, engine: Engine | None = None) -> Task:
-    container = Container(image="box:1", engine=engine)
+def contained(work: Task, engine: Engine | None = None, image: str = "box:1") -> Task:
+    container = Container(image=image, engine=engine)
     return replace(work, groups=tuple(replace(group, container=container) for group in work.groups))
 
 
@@ -66,11 +69,34 @@ def test_a_refusal_says_what_each_node_lacks_and_what_to_do() -> None:
     flight = preflight(contained(task()), fleet(2), world(n1=NEITHER, n2=NEITHER))
     assert isinstance(flight.place({}), Shortfall)
     assert flight.unhealthy["r1-n1"].startswith(
-        f"containers: no engine can be used ({NO_DOCKER}; {NO_PODMAN}): install"
+        f"containers: no engine can be used ({NO_PODMAN}; not installed: docker, enroot, apptainer): install"
     )
+
+
+def test_a_node_whose_engine_gives_no_gpus_is_passed_over() -> None:
+    bare = replace(
+        having(), container_host=ContainerHost(), engine_infos={Engine.DOCKER: EngineInfo(runtimes=("runc",))}
+    )
+    flight = preflight(contained(task(), Engine.DOCKER), fleet(3), world(n1=bare))
+    assert where(flight.place({})) == ["r1-n[2-3]"]
+    assert "install `nvidia-container-toolkit`" in flight.unhealthy["r1-n1"]
+
+
+def test_an_engine_without_gpus_is_not_chosen() -> None:
+    described = ContainerHost(cdi=("/etc/cdi/nvidia.yaml",))
+    bare = replace(having(), container_host=described, engine_infos={Engine.DOCKER: EngineInfo(runtimes=("runc",))})
+    flight = preflight(contained(task()), fleet(2), world(n1=bare, n2=bare))
+    assert where(flight.place({})) == ["r1-n[1-2]"]
+    assert flight.fleet.container_engine is Engine.PODMAN
 
 
 def test_nodes_without_an_engine_run_tasks_without_containers() -> None:
     flight = preflight(task(), fleet(2), world(n1=NEITHER, n2=NEITHER))
     assert where(flight.place({})) == ["r1-n[1-2]"]
     assert flight.fleet.container_engine is None
+
+
+def test_the_machine_for_heads_needs_no_engine() -> None:
+    machines = fleet(2, head=Access(address="10.9.9.9"), container_engine=Engine.DOCKER)
+    work = World({**dict.fromkeys(expand("r1-n[1-2]"), having()), HEAD: NEITHER})
+    assert where(preflight(contained(task()), machines, work).place({})) == ["r1-n[1-2]"]

@@ -13,6 +13,7 @@ from launcher.core.model.placement import Exclusion, Placement, Shortfall, Unava
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.errors import ProvisionError, SpecError
 from launcher.ports import LearntKey, Listener
+from launcher.probe.needs import NOTHING, TaskNeeds
 from launcher.probe.node_facts import Facts
 from launcher.probe.results import Unknown
 from launcher.setup.lease import read_holder
@@ -47,12 +48,12 @@ class World:
     spoilt: Mapping[str, Facts | Unknown] = field(default_factory=dict)
     elsewhere: Mapping[str, int | None] = field(default_factory=dict)
     rounds: list[str] = field(default_factory=list)
-    folders: Sequence[str] = ()
+    needs: TaskNeeds = NOTHING
 
     def probe(
-        self, nodes: Sequence[Node], listener: Listener, folders: Sequence[str] = ()
+        self, nodes: Sequence[Node], listener: Listener, needs: TaskNeeds = NOTHING
     ) -> Mapping[NodeName, Facts | Unknown]:
-        self.folders = folders
+        self.needs = needs
         self.rounds.append(fold(node.name for node in nodes))
         return {node.name: self._of(node) for node in nodes}
 
@@ -166,7 +167,7 @@ def test_folders_of_file_mounts_are_tried_on_the_nodes() -> None:
     world = World()
     mounts = {"/data/set/a.json": "/a", "~/b.json": "/b", "c.json": "/c", "/data/set/d/": "/d"}
     preflight(replace(task(), file_mounts=mounts), fleet(2), world).place({})
-    assert world.folders == ("/data/set", "~")
+    assert world.needs.folders == ("/data/set", "~")
 
 
 def test_an_unhealthy_node_without_another_is_named_in_the_refusal() -> None:

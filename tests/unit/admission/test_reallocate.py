@@ -18,6 +18,7 @@ from launcher.core.model.run import Cause, MemberName, Run, RunName, RunState, S
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place
 from launcher.drive.adapters import open_prober
+from launcher.probe.needs import NOTHING
 from launcher.sim.prober import SimProber
 from launcher.store.ledger import Drain
 from launcher.store.store import Store
@@ -197,8 +198,8 @@ def test_a_node_that_a_run_of_another_home_has_is_passed_over(folder: Path, leas
     hall.keep(slots=hall.on("r1-n1", "r1-n3"))
 
     class Held(SimProber):
-        def probe(self, nodes, listener, folders=()):
-            found = super().probe(nodes, listener, folders)
+        def probe(self, nodes, listener, needs=NOTHING):
+            found = super().probe(nodes, listener, needs)
             return {name: replace(one, lease=lease if name == "r1-n4" else None) for name, one in found.items()}
 
     allotter = StoreAllotter(hall.store, lambda fleet: Held(fleet.sim))

@@ -11,6 +11,7 @@ from launcher.core.model.inventory import Access, Inventory, Node, RackName, Tra
 from launcher.core.model.nodeset import NodeName
 from launcher.errors import ConflictError, RemoteError
 from launcher.ports import Completed, LearntKey, Listener
+from launcher.probe.needs import NOTHING, TaskNeeds
 from launcher.probe.node_facts import Facts
 from launcher.probe.nvidia.nvidia_smi import Driver, Gpu, GpuProcess, MemoryFault, MemoryRemedy, Recovery
 from launcher.probe.results import Unknown
@@ -34,7 +35,7 @@ class Told:
         self.found = found
 
     def probe(
-        self, nodes: Sequence[Node], listener: Listener, folders: Sequence[str] = ()
+        self, nodes: Sequence[Node], listener: Listener, needs: TaskNeeds = NOTHING
     ) -> Mapping[NodeName, Facts | Unknown]:
         return {node.name: self.found for node in nodes}
 

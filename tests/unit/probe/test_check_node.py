@@ -5,12 +5,16 @@ from dataclasses import replace
 
 import pytest
 
+from launcher.core.model.container import Engine
 from launcher.core.model.inventory import Access, GpuDriver, Node
+from launcher.probe import check_containers
 from launcher.probe.check_node import GPU_FACTS, check_node
+from launcher.probe.containers import EngineInfo
 from launcher.probe.findings import CheckResult, Fact, Finding
 from launcher.probe.folders import FailedStep, FolderTrial, LeasePlace
 from launcher.probe.imex import DomainState, ImexDomain
 from launcher.probe.limits import GroupLimit, Limits, UserLimit
+from launcher.probe.needs import ContainerNeed, TaskNeeds
 from launcher.probe.node_facts import Facts
 from launcher.probe.nvidia.fabric import Fabric, FabricState
 from launcher.probe.nvidia.nvidia_smi import Driver, GpuProcess, MemoryFault, MemoryRemedy, Recovery
@@ -21,13 +25,18 @@ from launcher.probe.slurm import SlurmNode
 from launcher.probe.system import Logout
 from tests.facts import DOMAIN, DRIVER, FACTS, GIB, HEALTHY, HIDDEN, HUNG, MISSING, NODE, peers, space
 
+NEEDS = TaskNeeds(
+    containers=(ContainerNeed(engine=Engine.DOCKER, image="registry.site/box:1", gpus=True),), mounts=True
+)
+
 
 def found(fact: Fact, facts: Facts, node: Node = NODE) -> Finding:
-    return next(finding for finding in check_node(facts, node, ports=frozenset({6400, 6401})) if finding.fact is fact)
+    findings = check_node(facts, node, ports=frozenset({6400, 6401}), needs=NEEDS)
+    return next(finding for finding in findings if finding.fact is fact)
 
 
 def test_healthy_node_has_a_good_finding_for_each_fact_in_order() -> None:
-    findings = check_node(FACTS, NODE)
+    findings = check_node(FACTS, NODE, needs=NEEDS)
     assert [(finding.fact, finding.message) for finding in findings if finding.result is not CheckResult.GOOD] == []
     assert [finding.fact for finding in findings] == [fact for fact in Fact if fact is not Fact.REACHABLE]
 
@@ -47,6 +56,22 @@ def test_node_with_an_unexpected_answer_is_not_usable() -> None:
     (only,) = check_node(Unknown(why="the node sent an unexpected answer: bash: python3: not found"), NODE)
     assert (only.result, only.stops) == (CheckResult.CANNOT_TELL, True)
     assert "python3: not found" in only.message
+
+
+def docker(facts: Facts) -> EngineInfo:
+    told = facts.engine_infos[Engine.DOCKER]
+    assert isinstance(told, EngineInfo)
+    return told
+
+
+def on_host(**changed: object) -> Callable[[Facts], Facts]:
+    """What the node has for containers changed."""
+    return lambda facts: replace(facts, container_host=replace(facts.container_host, **changed))
+
+
+def with_fuse(**changed: bool) -> Callable[[Facts], Facts]:
+    """FUSE of the node changed."""
+    return lambda facts: on_host(fuse=replace(facts.container_host.fuse, **changed))(facts)
 
 
 def with_gpu(**changed: object) -> Callable[[Facts], Facts]:
@@ -353,6 +378,48 @@ CASES = {
         lambda facts: with_gpu(used=99999)(replace(facts, processes=(process(agent="x1:r07-n01"),))),
         (GOOD, False, "in use by x1:r07-n01"),
     ),
+    "containers-without-a-daemon": (
+        Fact.CONTAINERS,
+        same(engines={Engine.DOCKER: "the daemon of `docker` is not running"}),
+        (BAD, True, "the daemon of `docker` is not running"),
+    ),
+    "containers-without-a-toolkit": (
+        Fact.CONTAINERS,
+        lambda facts: on_host(toolkit=False)(
+            replace(facts, engine_infos={Engine.DOCKER: replace(docker(facts), runtimes=("runc",))})
+        ),
+        (BAD, True, "install `nvidia-container-toolkit`"),
+    ),
+    "containers-with-a-runtime-of-nvidia-alone": (Fact.CONTAINERS, on_host(toolkit=False), (GOOD, False, "28.1.1")),
+    "containers-with-little-room": (
+        Fact.CONTAINERS,
+        lambda facts: replace(facts, engine_infos={Engine.DOCKER: replace(docker(facts), space=space(free=12 * GIB))}),
+        (BAD, False, "12 GiB free at `/var/lib/docker` for images"),
+    ),
+    "containers-without-room": (
+        Fact.CONTAINERS,
+        lambda facts: replace(facts, engine_infos={Engine.DOCKER: replace(docker(facts), space=space(free=GIB // 2))}),
+        (BAD, True, "0.5 GiB free at `/var/lib/docker`; `docker system prune`"),
+    ),
+    "containers-of-a-daemon-elsewhere": (
+        Fact.CONTAINERS,
+        lambda facts: replace(facts, engine_infos={Engine.DOCKER: replace(docker(facts), space=None)}),
+        (BLIND, False, "its folder is not on this node"),
+    ),
+    "containers-with-hidden-info": (
+        Fact.CONTAINERS,
+        same(engine_infos={Engine.DOCKER: HUNG}),
+        (BLIND, False, "room for images is unknown"),
+    ),
+    "fuse-without-its-device": (Fact.FUSE, with_fuse(device=False), (BAD, True, "`modprobe fuse`")),
+    "fuse-without-its-program": (Fact.FUSE, with_fuse(program=False), (BAD, True, "install the package `fuse3`")),
+    "fuse-for-oneself-alone": (Fact.FUSE, with_fuse(allow_other=False), (BAD, True, "`user_allow_other`")),
+    "fuse-of-root": (
+        Fact.FUSE,
+        lambda facts: with_fuse(allow_other=False, program=False)(replace(facts, host=replace(facts.host, uid=0))),
+        (GOOD, False, ""),
+    ),
+    "fuse-unknown": (Fact.FUSE, same(container_host=HIDDEN), (BLIND, False, "")),
     "recovery-due": (
         Fact.RECOVERY,
         with_gpu(recovery=Recovery.DUE, action="Drain and Reset"),
@@ -525,3 +592,20 @@ def test_ray_of_the_system_does_not_matter_without_a_configured_python() -> None
     told = found(Fact.PYTHON, old, node)
     assert (told.result, told.stops) == (CheckResult.BAD, True)
     assert "set `python:` in the inventory" in told.message
+
+
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [
+        ({"cdi": ()}, "run/cdi: `sudo nvidia-ctk cdi generate"),
+        ({"cdi": (), "toolkit": False}, "then `sudo nvidia-ctk cdi"),
+    ],
+    ids=["not-described", "without-the-toolkit"],
+)
+def test_podman_needs_a_description_of_the_gpus_where_there_are_some(host: dict[str, object], words: str) -> None:
+    facts = on_host(**host)(replace(FACTS, engines={Engine.PODMAN: ""}, engine_infos={Engine.PODMAN: docker(FACTS)}))
+    needs = TaskNeeds(containers=(ContainerNeed(engine=Engine.PODMAN, gpus=True),))
+    assert words in check_containers.containers(facts, NODE, needs).message
+    for other in (replace(NODE, gpu_driver=GpuDriver.NONE), NODE):
+        blind = facts if other is not NODE else replace(facts, driver=MISSING)
+        assert check_containers.containers(blind, other, needs).result is GOOD

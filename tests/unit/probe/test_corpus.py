@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.probe import imex, system
+from launcher.core.model.container import Engine
+from launcher.probe import containers, imex, system
 from launcher.probe.nvidia import nvidia_smi, xid
 from launcher.probe.results import ProbeResult
 
@@ -29,6 +30,11 @@ PARSERS: Mapping[str, Callable[[ProbeResult], object]] = {
     "clock": lambda ran: system.read_clock(ran, NOW),
     "logout": system.read_logout,
     "sudo": system.read_sudo,
+    "docker_info": lambda ran: containers.read_info(Engine.DOCKER, ran.out),
+    "podman_info": lambda ran: containers.read_info(Engine.PODMAN, ran.out),
+    "docker_version": lambda ran: containers.read_engines({containers.engine_probe(Engine.DOCKER): ran})[Engine.DOCKER],
+    "podman_version": lambda ran: containers.read_engines({containers.engine_probe(Engine.PODMAN): ran})[Engine.PODMAN],
+    "container_host": containers.read_container_host,
     "python": lambda ran: system.read_python(ran, "/opt/ray/bin/python"),
 }
 

@@ -19,14 +19,23 @@ from pathlib import Path
 import pytest
 
 import launcher
+from launcher.core.model.container import Engine
 from launcher.core.model.inventory import Access, GpuDriver, Node, RackName
 from launcher.core.model.nodeset import NodeName
 from launcher.probe import imex, system
 from launcher.probe.check_node import GPU_FACTS, check_node
+from launcher.probe.containers import (
+    INFO_COMMANDS,
+    ContainerHost,
+    EngineInfo,
+    info_probe,
+    read_container_host,
+    read_infos,
+)
 from launcher.probe.findings import CheckResult, Fact
 from launcher.probe.folders import FolderTrial, LeasePlace, read_lease_place, read_trial
 from launcher.probe.limits import Limits, read_limits
-from launcher.probe.node_facts import NO_PYTHON, Facts, call, parse_facts, read_facts
+from launcher.probe.node_facts import NO_PYTHON, Facts, builtin, call, parse_facts, read_facts
 from launcher.probe.nvidia import xid
 from launcher.probe.nvidia.nvidia_smi import Driver
 from launcher.probe.results import MARK, ProbeResult, Unknown, read_results
@@ -524,3 +533,49 @@ def test_time_on_the_way_is_not_counted_as_clock_skew(said: str, asked: float | 
     ran = ProbeResult(rc=0, out=said, elapsed=0.5, age=0.5)
     found = parse_facts({"date": ran}, node(), now=1004.5, asked=asked)
     assert found.clock == pytest.approx(expected)
+
+
+def test_of_logins_to_registries_only_names_leave_a_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DOCKER_CONFIG", "REGISTRY_AUTH_FILE", "ENROOT_CONFIG_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    files = {
+        ".docker/config.json": {
+            "auths": {"https://index.docker.io/v1/": {"auth": "HUSH"}, "nvcr.io": {}},
+            "credHelpers": {"ecr.site": "ecr-login"},
+        },
+        "run/containers/auth.json": {"auths": {"quay.io/team": {"auth": "HUSH"}}},
+        ".apptainer/docker-config.json": ["HUSH"],
+    }
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(json.dumps(content))
+    (tmp_path / ".config/enroot").mkdir(parents=True)
+    (tmp_path / ".config/enroot/.credentials").write_text("machine auth.site login HUSH password HUSH\n")
+    told = ask({"host": builtin("container_host")})["host"]
+    assert "HUSH" not in told.out + told.err
+    found = read_container_host(told)
+    assert isinstance(found, ContainerHost)
+    assert found.logins == ("auth.site", "ecr.site", "index.docker.io", "nvcr.io", "quay.io")
+
+
+def test_the_room_of_an_engine_is_that_of_the_folder_that_it_names(tools: Path, tmp_path: Path) -> None:
+    docker = Engine.DOCKER
+
+    def told(root: object) -> EngineInfo | Unknown:
+        tool(tools, "docker", f"#!/bin/sh\necho '{json.dumps({'ServerVersion': '28.1', 'DockerRootDir': root})}'\n")
+        name = info_probe(docker)
+        return read_infos(ask({name: builtin("engine_info", *INFO_COMMANDS[docker])}, tools))[docker]
+
+    here = told(str(tmp_path))
+    assert isinstance(here, EngineInfo)
+    assert here.space is not None
+    assert (here.version, here.space.at, here.space.free > 0) == ("28.1", str(tmp_path), True)
+    elsewhere = told("/not/here")
+    assert isinstance(elsewhere, EngineInfo)
+    assert elsewhere.space is None
+    tool(tools, "docker", "#!/bin/sh\necho trouble >&2; exit 1\n")
+    failed = read_infos(ask({info_probe(docker): builtin("engine_info", "docker")}, tools))[docker]
+    assert isinstance(failed, Unknown)
+    assert "trouble" in failed.why

@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,6 +18,12 @@ NodeWords = Annotated[
     list[str] | None,
     typer.Argument(metavar="NODES", help="Nodes, ranges such as `r07-n[01-16]`, racks, or `head` (default: all)."),
 ]
+TaskFor = Annotated[
+    Path | None,
+    typer.Option(
+        "--task", metavar="FILE", help="Also check what this task needs: containers, folders, mounts of buckets."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -24,7 +31,9 @@ def register(app: typer.Typer) -> None:
     app.command(cls=PlainCommand)(doctor)
 
 
-def doctor(nodes: NodeWords = None, inventory: FleetFile = None, output: As = Output.TEXT) -> None:
+def doctor(
+    nodes: NodeWords = None, inventory: FleetFile = None, task: TaskFor = None, output: As = Output.TEXT
+) -> None:
     """Check the health of nodes.
 
     Changes nothing on them. Exits with 4 if a check fails; checks that
@@ -33,6 +42,7 @@ def doctor(nodes: NodeWords = None, inventory: FleetFile = None, output: As = Ou
     \b
     Example:
       nvlaunch doctor -i fleet.yaml r07 'r08-n[01-04]'
+      nvlaunch doctor --task train.yaml
     """
     from launcher.admission.doctor import check_up, name_leftovers
     from launcher.cli.node_arguments import select_nodes
@@ -40,16 +50,19 @@ def doctor(nodes: NodeWords = None, inventory: FleetFile = None, output: As = Ou
     from launcher.cli.output.plan import fleet_text
     from launcher.cli.output.progress import ProbeProgress
     from launcher.config.inventory.read import find_inventory
+    from launcher.config.task.envs import Overrides
+    from launcher.config.task.read import read_task
     from launcher.drive.adapters import open_prober
     from launcher.store.store import Store
 
     fleet = find_inventory(inventory, os.environ, home())
     say(fleet_text(fleet))
     selected = select_nodes(fleet, nodes or ())
+    wanted = read_task(task, overrides=Overrides(values_later=True)).task if task else None
     prober = open_prober(home(), fleet)
     try:
         with ProbeProgress(quiet=not fleet.capabilities.own_machines) as progress:
-            found = check_up(fleet, selected, prober, progress)
+            found = check_up(fleet, selected, prober, progress, wanted)
     finally:
         prober.close()
     store = Store(home())
