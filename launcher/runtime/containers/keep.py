@@ -67,12 +67,12 @@ class Containers:
         self._states = Path(agent["scratch"]) / procs.CONTAINERS
 
     def running(
-        self, spec: ContainerSpec, stage: Callable[[str], None] = lambda _: None
+        self, spec: ContainerSpec, stage: Callable[[str], None] = lambda _: None, *, make: bool = True
     ) -> tuple[ContainerState, bool]:
         """Return the state of a group's container, which runs now, and whether it was made anew.
 
         One that lives is left alone, one that has stopped is started again, and one that is gone is made again from the
-        same image. EngineError says why none can run.
+        same image, if `make`: whoever makes it has to run `setup` in it. EngineError says why none can run.
         """
         self._states.mkdir(mode=0o700, exist_ok=True)
         with (self._states / f"{spec['group']}.lock").open("w") as lock:
@@ -85,6 +85,8 @@ class Containers:
                 stage("starting the container again")
                 if here.start(self.name(spec["group"])):
                     return self._noted(spec, here), False
+            if not make:
+                raise EngineError("the container is gone: it is made again, and `setup` runs, when a rank starts here")
             made_of = self._image(spec, here, stage)
             stage("making the container")
             try:

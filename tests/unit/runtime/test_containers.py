@@ -149,6 +149,16 @@ def test_a_container_that_cannot_be_made_takes_no_other_along(tmp_path: Path) ->
     assert files.read(tmp_path / MADE_OF) == {"other": ID, "main": ID}
 
 
+def test_a_command_makes_no_container_in_which_setup_has_not_run(tmp_path: Path) -> None:
+    client_that_says(tmp_path, "echo no such container >&2; exit 1")
+    agent: Any = {"scratch": str(tmp_path / "nvl-1"), "run": "r", "place": "n1", "socket": str(tmp_path / "s")}
+    (tmp_path / "nvl-1").mkdir()
+    files.write(tmp_path / MADE_OF, {"main": ID})
+    with pytest.raises(EngineError, match="the container is gone"):
+        Containers(tmp_path, agent, {"PATH": str(tmp_path)}).running(SPEC, make=False)
+    assert (tmp_path / "asked").read_text() == "start nvl-1-main\n"
+
+
 class Engine:
     """An engine with these images by name, and a registry that has others."""
 
