@@ -53,10 +53,15 @@ def control(home: Path, run_id: RunId) -> RunState:
 def start_dependents(store: Store, run_id: RunId, say: Say) -> None:
     """Give each queued run that comes after one that has ended a controller; one that does not start is reported."""
     try:
-        for after in store.chains.dependents(store.load(run_id)[0]):
-            ensure_controller(store.home, store.find(after))
+        dependents = store.chains.dependents(store.load(run_id)[0])
     except LaunchError as error:
-        say(f"a run after `{run_id}` has no controller: {error.advice}")
+        say(f"runs after `{run_id}` have no controllers: {error.advice}")
+        return
+    for after in dependents:
+        try:
+            ensure_controller(store.home, store.find(after))
+        except LaunchError as error:
+            say(f"`{after}`, which comes after `{run_id}`, has no controller: {error.advice}")
 
 
 def drive(store: Store, run_id: RunId, stopped: Callable[[], bool], say: Say) -> RunState:

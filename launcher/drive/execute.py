@@ -90,7 +90,8 @@ class Executor:
 
         They are under way until `keep` has succeeded. The error of an action that raised goes on to the caller.
         """
-        ended = list(itertools.takewhile(lambda one: one[1].exception() is None, self._done))
+        known = [self._done[at] for at in range(len(self._done))]  # other threads append: an iterator would fail
+        ended = list(itertools.takewhile(lambda one: one[1].exception() is None, known))
         if ended:
             keep([(action, future.result()) for action, future in ended])
         for action, _ in ended:

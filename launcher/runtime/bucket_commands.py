@@ -63,12 +63,16 @@ def make(program: str, spec: BucketSpec) -> list[str]:
 
 
 def mount(program: str, spec: BucketSpec, to: str, device: str, cache: Path, *, allow_other: bool) -> Sequence[str]:
-    """Return the command that mounts a bucket and stays."""
+    """Return the command that mounts a bucket and stays.
+
+    With `allow_other` root reaches it, such as the daemon of a container engine. The kernel alone keeps other users out
+    then: FUSE checks no mode by itself.
+    """
     cached = spec["mode"] == "MOUNT_CACHED"
     return [
         *(program, "mount", *_COMMON, "--devname", device, "--cache-dir", str(cache)),
         *("--vfs-cache-mode", "writes" if cached else "off"),
         *(("--vfs-write-back", "1s", "--vfs-cache-max-age", "1h") if cached else ()),
-        *(("--allow-other",) if allow_other else ()),
+        *(("--allow-other", "--default-permissions", "--umask", "077") if allow_other else ()),
         *("--dir-cache-time", "10s", "--", spec["remote"], to),
     ]

@@ -48,6 +48,7 @@ class KeptMount:
         self._device = fuse.device(given.agent["run"], given.agent["place"], number)
         self._log = folder / "log" / f"mount-{number}.log"
         self._cache = mounts_file.cache(folder, number)
+        self._unsent = mounts_file.UnsentWrites(self._cache)
         self._running: subprocess.Popen[bytes] | None = None
         self._made = False
         self._message = "being mounted"
@@ -58,16 +59,16 @@ class KeptMount:
         self._probe: threading.Thread | None = None
         self._answered = True
         self._endpoint = _address(spec)
-        self._away_since: float | None = None
+        self._is_away = False
 
     def row(self) -> MountRow:
         """Return how it stands."""
-        unsent = mounts_file.unsent(self._cache) if self._spec["mode"] == "MOUNT_CACHED" else []
+        unsent = self._unsent.now() if self._spec["mode"] == "MOUNT_CACHED" else []
         return {
             "to": self._to,
             "url": self._spec["url"],
             "up": self._up,
-            "message": self._message if not self._up or self._away_since is None else self._away(),
+            "message": self._away() if self._up and self._is_away else self._message,
             "unsent": len(unsent),
             "unsent_bytes": sum(size for _, size in unsent),
             "names": [name.partition("/")[2] or name for name, _ in unsent[: mounts_file.MOST_NAMES]],
@@ -115,9 +116,9 @@ class KeptMount:
         try:
             socket.create_connection(self._endpoint, timeout=PROBE_S).close()
         except OSError:
-            self._away_since = self._away_since or time.monotonic()
+            self._is_away = True
         else:
-            self._away_since = None
+            self._is_away = False
 
     def _start(self, now: float) -> None:
         try:

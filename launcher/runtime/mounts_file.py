@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
 
@@ -15,6 +16,8 @@ CACHES = "bucket-cache"
 UNSENT = "unsent"
 """The folder in a run's folder that keeps writes which were not sent when the run was killed here."""
 MOST_NAMES = 5
+REST = 20.0
+"""How much longer than it took a cache is not read again: ranks need the CPU."""
 MOST_FILES = 20_000
 """Files of a cache that are looked at: beyond that, their number is a lower bound."""
 
@@ -35,6 +38,25 @@ def unsent(cache: Path) -> list[tuple[str, int]]:
     rclone keeps what it knows of a file beside the file, and there `Dirty` until it is sent.
     """
     return list(_unsent(cache / "vfsMeta"))
+
+
+class UnsentWrites:
+    """The unsent writes of a cache for a reader that asks often: a large cache is not read each time."""
+
+    def __init__(self, cache: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._cache = cache
+        self._clock = clock
+        self._found: list[tuple[str, int]] = []
+        self._not_before = 0.0
+
+    def now(self) -> list[tuple[str, int]]:
+        """Return what `unsent` returns, or what it returned at most `REST` times as long ago as it took."""
+        begun = self._clock()
+        if begun >= self._not_before:
+            self._found = unsent(self._cache)
+            ended = self._clock()
+            self._not_before = ended + REST * (ended - begun)
+        return self._found
 
 
 def _unsent(meta: Path) -> Iterator[tuple[str, int]]:

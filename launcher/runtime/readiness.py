@@ -81,11 +81,18 @@ def ask(spec: ReadinessSpec, env: Mapping[str, str]) -> str:
         answer = connection.getresponse()
         answer.read(MOST)
         return "" if answer.status < 400 else f"HTTP {answer.status}"
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except OSError as error:
         return f"{type(error).__name__}: {error}"[:200]
+    except (http.client.HTTPException, ValueError) as error:
+        return _odd(error)
     finally:
         over.cancel()
         connection.close()
+
+
+def _odd(error: Exception) -> str:
+    """Return what is wrong with a request or an answer: messages of `http.client` quote both, secrets included."""
+    return f"{type(error).__name__}: the request cannot be sent, or the answer is not HTTP"
 
 
 def _shut(connection: "http.client.HTTPConnection") -> None:

@@ -60,7 +60,8 @@ def _inside(
         env |= shown
         env |= mark
         return command.entered(folder, container, given["base"], memory, env, request, terminal=True)
-    except (OSError, ValueError, KeyError):
-        return None  # its run is over
+    except (OSError, ValueError, KeyError):  # its run is over, or the agent hangs
+        print("nvlaunch: the run's agent does not answer: this shell is not in the container", file=sys.stderr)
+        return None
     except EngineError as error:
         sys.exit(f"nvlaunch: {error}")

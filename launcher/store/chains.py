@@ -149,9 +149,7 @@ def again(db: sqlite3.Connection, run: Run, before: RunId, at: float) -> None:
 
 
 def next_id(run: RunId) -> RunId:
-    """Return the id of a run's successor.
-
-    Always the same, so that a crash cannot create two.
+    """Return the id of a run's successor: always the same, so that a crash cannot create two.
 
     Ids end in six letters; their successors end in 2, 3 and so on.
     """

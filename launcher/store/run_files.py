@@ -58,6 +58,8 @@ def remove(home: Path, run: RunId, successor: RunId | None) -> None:
             own / "files",
             *own.glob("wheels-*"),
             *own.glob("rclone-*"),
+            *own.glob("images-*"),
+            own / "image-identities",
             *own.glob(".snapshot-*"),
         ):
             _remove(path, None if successor is None else home / "runs" / successor)

@@ -246,7 +246,7 @@ INVENTORY = section(
     ),
     Field(
         name="container_engine",
-        doc="The program that runs containers. Default: the first that all nodes of a run have.",
+        doc="The program that runs containers. Default: the one that most nodes of a run have.",
         type=_ENGINES,
     ),
     Field(

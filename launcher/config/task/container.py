@@ -66,7 +66,7 @@ CONTAINER = section(
     ),
     Field(
         name="engine",
-        doc="The program that runs it. Default: `container_engine` of the inventory, or the first that all nodes have.",
+        doc="The program that runs it. Default: `container_engine` of the inventory, or the one that most nodes have.",
         type=_ENGINES,
     ),
     Field(

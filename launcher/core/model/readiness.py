@@ -9,10 +9,10 @@ TIMEOUT_S = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadinessProbe:
-    """An HTTP request to rank 0 of a group, on the rank's own machine; an answer of 2xx means that it is ready.
+    """An HTTP request to rank 0 of a group, on the rank's own machine; a status below 400 means that it is ready.
 
     It is a POST of `body` (JSON) where there is one, else a GET. `timeout` is in seconds. `$NAME` and `${NAME}` in
-    `body` and `headers` stand for variables of the rank, and are expanded there only: they may be secrets.
+    `path`, `body` and `headers` stand for variables of the rank, and are expanded there only: they may be secrets.
     """
 
     path: str

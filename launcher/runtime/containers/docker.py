@@ -1,6 +1,7 @@
 """Docker: the commands of its client, and how their output is read."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -9,6 +10,7 @@ from .engines import GROUP_LABEL, PLACE_LABEL, RUN_LABEL, Client, Creation, Engi
 
 CREATE_S = 300.0
 START_S = 60.0
+_PROCESS = re.compile(r"(\d{1,9}) ([0-9a-f]{64})")
 
 
 class Docker:
@@ -22,16 +24,21 @@ class Docker:
     def local(self, image: str) -> tuple[str, str] | None:
         """Return the id of a local image and its digest in its registry."""
         try:
-            found = json.loads(self.client.run("image", "inspect", image))[0]
+            told = self.client.run("image", "inspect", image)
         except EngineError as error:
             if not error.hung and _absent(str(error)):
                 return None
             raise
+        try:
+            (found,) = json.loads(told)
+            identity, listed = str(found["Id"]), [str(one) for one in found.get("RepoDigests") or ()]
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise self._odd("image inspect", told) from None
         wanted = repository(image)
-        digests = [one.partition("@") for one in found.get("RepoDigests") or ()]
+        digests = [one.partition("@") for one in listed]
         same = [digest for name, _, digest in digests if _plain(name) == _plain(wanted)]
         digest = image.partition("@")[2] if image.partition("@")[2] in same else (same[0] if same else "")
-        return _with_algorithm(found["Id"]), digest
+        return _with_algorithm(identity), digest
 
     def pull(self, image: str, stage: Callable[[str], None], seconds: float) -> None:
         """Get an image from its registry."""
@@ -60,9 +67,9 @@ class Docker:
             raise EngineError(f"`{names[-1]}` of `{path}` is not there after it was loaded")
         return found[0]
 
-    def create(self, asked: Creation) -> str:
-        """Make a container and start it; return its id."""
-        return self.client.run(*self.creation(asked), seconds=CREATE_S, mark=asked.mark).splitlines()[-1]
+    def create(self, asked: Creation) -> None:
+        """Make a container and start it."""
+        self.client.run(*self.creation(asked), seconds=CREATE_S, mark=asked.mark)
 
     def creation(self, asked: Creation) -> list[str]:
         """Return the arguments that make a container."""
@@ -107,9 +114,12 @@ class Docker:
             raise
         return True
 
-    def process(self, name: str) -> int:
-        """Return the number of the first process of a container; 0 where it does not run."""
-        return int(self.client.run("inspect", "--type", "container", "--format", "{{.State.Pid}}", name))
+    def process(self, name: str) -> tuple[int, str]:
+        """Return the number of the first process of a container, 0 where it does not run, and the container's id."""
+        told = self.client.run("inspect", "--type", "container", "--format", "{{.State.Pid}} {{.ID}}", name)
+        if (found := _PROCESS.fullmatch(told)) is None:
+            raise self._odd("inspect", told)
+        return int(found[1]), found[2]
 
     def enter(
         self, name: str, argv: Sequence[str], env: Mapping[str, str], *, log: str = "", terminal: bool = False
@@ -118,6 +128,10 @@ class Docker:
         ways = (["--detach"] if log else []) + (["--interactive", "--tty"] if terminal else [])
         given = [word for one, value in env.items() for word in ("--env", f"{one}={value}")]
         return [*self.PROGRAM, "exec", *ways, *given, name, *argv]
+
+    def discard(self, name: str, seconds: float) -> None:
+        """Remove the container of this name, running or not."""
+        self.client.run("rm", "--force", "--volumes", name, seconds=seconds)
 
     def remove(self, run: str, place: str, seconds: float) -> list[str]:
         """Remove the containers of a run and place; return those that still run."""
@@ -138,6 +152,9 @@ class Docker:
         if trouble and not left:
             raise EngineError(trouble)
         return left
+
+    def _odd(self, command: str, told: str) -> EngineError:
+        return EngineError(f"`{self.PROGRAM[0]} {command}` has an odd answer: {told[:200]}")
 
 
 def repository(image: str) -> str:

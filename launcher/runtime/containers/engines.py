@@ -56,19 +56,22 @@ class ContainerEngine(Protocol):
     def load(self, path: str, seconds: float) -> str:
         """Load the archive of an image; return its id."""
 
-    def create(self, asked: Creation) -> str:
-        """Make a container and start it; return its id."""
+    def create(self, asked: Creation) -> None:
+        """Make a container and start it."""
 
     def start(self, name: str) -> bool:
         """Start a container that has stopped; False where there is none of that name."""
 
-    def process(self, name: str) -> int:
-        """Return the number of the first process of a container; 0 where it does not run."""
+    def process(self, name: str) -> tuple[int, str]:
+        """Return the number of the first process of a container, 0 where it does not run, and the container's id."""
 
     def enter(
         self, name: str, argv: Sequence[str], env: Mapping[str, str], *, log: str = "", terminal: bool = False
     ) -> list[str]:
         """Return the command that runs a program in a container; with a `log`, nobody waits for the program."""
+
+    def discard(self, name: str, seconds: float) -> None:
+        """Remove the container of this name, running or not."""
 
     def remove(self, run: str, place: str, seconds: float) -> list[str]:
         """Remove the containers of a run and place; return those that still run."""

@@ -7,6 +7,7 @@ be killed at any time.
 
 import contextlib
 import os
+import re
 import shlex
 import subprocess
 import time
@@ -42,6 +43,7 @@ echo "$code" >"$own/code"
 exit "$code"
 """
 ENTRY_FILE = "enter.sh"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 HOME = "home"
 """The folder in a run's folder that is the home of a user whom the image does not know."""
 
@@ -163,6 +165,9 @@ class InnerProgram:
 
 
 def variables_text(env: Mapping[str, str], umask: int) -> bytes:
-    """Return a shell script that sets variables, byte for byte, and the umask."""
-    lines = [f"export {name}={shlex.quote(value)}" for name, value in env.items() if name.isidentifier()]
+    """Return a shell script that sets variables, byte for byte, and the umask.
+
+    Names that no shell takes are left out: one of them would end the script.
+    """
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in env.items() if _NAME.fullmatch(name)]
     return "\n".join([f"umask {umask:04o}", *lines, ""]).encode(errors="surrogateescape")

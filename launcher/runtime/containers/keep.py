@@ -67,12 +67,12 @@ class Containers:
         self._states = Path(agent["scratch"]) / procs.CONTAINERS
 
     def running(
-        self, spec: ContainerSpec, stage: Callable[[str], None] = lambda _: None
+        self, spec: ContainerSpec, stage: Callable[[str], None] = lambda _: None, *, make: bool = True
     ) -> tuple[ContainerState, bool]:
         """Return the state of a group's container, which runs now, and whether it was made anew.
 
         One that lives is left alone, one that has stopped is started again, and one that is gone is made again from the
-        same image. EngineError says why none can run.
+        same image, if `make`: whoever makes it has to run `setup` in it. EngineError says why none can run.
         """
         self._states.mkdir(mode=0o700, exist_ok=True)
         with (self._states / f"{spec['group']}.lock").open("w") as lock:
@@ -84,18 +84,20 @@ class Containers:
             if self._was_made(spec["group"]):
                 stage("starting the container again")
                 if here.start(self.name(spec["group"])):
-                    return self._noted(spec, here, known["id"] if known else ""), False
+                    return self._noted(spec, here), False
+            if not make:
+                raise EngineError("the container is gone: it is made again, and `setup` runs, when a rank starts here")
             made_of = self._image(spec, here, stage)
             stage("making the container")
             try:
-                identity = here.create(self._creation(spec, made_of))
+                here.create(self._creation(spec, made_of))
             except EngineError as error:
                 if error.hung:
                     raise
                 with contextlib.suppress(EngineError):  # one that did not start has its name
-                    here.remove(self._agent["run"], self._agent["place"], REMOVE_S)
+                    here.discard(self.name(spec["group"]), REMOVE_S)
                 raise EngineError(f"cannot make a container of `{spec['image']}`: {error}") from None
-            return self._noted(spec, here, identity), True
+            return self._noted(spec, here), True
 
     def _known(self, group: str) -> ContainerState | None:
         found: Any = files.read(self._states / f"{group}.json")
@@ -110,6 +112,7 @@ class Containers:
         if (known := noted.get(spec["group"])) and here.local(known):
             return str(known)
         made_of = NodeImage(spec, here, self._folder, Path(self._agent["socket"]), stage).ready()
+        noted = files.read(self._folder / MADE_OF) or {}  # another group may have been noted meanwhile
         files.write(self._folder / MADE_OF, {**noted, spec["group"]: made_of})
         return made_of
 
@@ -121,8 +124,9 @@ class Containers:
         """Return the mark of a container's own process."""
         return f"{self._agent['run']}:{self._agent['place']}:{procs.HELD}"
 
-    def _noted(self, spec: ContainerSpec, here: ContainerEngine, identity: str) -> ContainerState:
-        pid = here.process(self.name(spec["group"]))
+    def _noted(self, spec: ContainerSpec, here: ContainerEngine) -> ContainerState:
+        """Return the state of a container that has just been started, and write it down; EngineError."""
+        pid, identity = here.process(self.name(spec["group"]))
         process = procs.find(pid) if pid else None
         if process is None:
             raise EngineError(f"the container of `{spec['image']}` has ended at once: it needs a shell, `/bin/sh`")
@@ -146,7 +150,7 @@ class Containers:
         if os.geteuid() in (0, state["uid"]) or spec["fence"]:
             return
         with contextlib.suppress(EngineError):
-            engine(spec["engine"], self._base).remove(self._agent["run"], self._agent["place"], REMOVE_S)
+            engine(spec["engine"], self._base).discard(self.name(spec["group"]), REMOVE_S)
         raise EngineError(
             f"the container runs as user {state['uid']}, whose processes the user of this login ({os.geteuid()}) "
             "cannot kill: remove `user` of `container`, log in as root, or set `fence_command` in the inventory"

@@ -1,6 +1,6 @@
 """Prepares a node for a run: its agent, its files, its setup."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
 from threading import Lock
@@ -162,27 +162,33 @@ class Provisioner:
         reply = client.ask(request, timeout=20)
         for name in ("workdir", "wheels", "rclone", "images"):
             if reply.get("need") == name:
-                groups = [one["group"] for one in request["containers"]["specs"]] if name == "images" else []
-                rest = (run, client, name, groups)
-                sent = self._send(
-                    client, name, self._program(run, reply) if name == "rclone" else self._snapshot(*rest)
-                )
+                sent = self._send(client, name, self._needed(run, client, request, reply))
                 if not sent["ok"]:
                     return done(sent, client)
                 reply = client.ask(request, timeout=20)
         return done(reply, client)
 
-    def _snapshot(self, run: Run, client: AgentClient, name: str, groups: Sequence[str] = ()) -> Snapshot:
-        """Return the files to send: the user's, the machine's wheels, or archives of images of groups."""
-        wheels = (client.access.wheels or "") if name == "wheels" else ""
-        home, key = self._addresses.home, (run.id, " ".join(groups) or wheels)
+    def _needed(self, run: Run, client: AgentClient, request: PrepareRequest, reply: Reply) -> Snapshot:
+        """Return what an agent asks for: the user's files, wheels, rclone, or archives of images; LaunchError."""
+        home = self._addresses.home
+        match reply["need"]:
+            case "rclone":
+                return self._program(run, reply)
+            case "images":
+                if "containers" not in request:
+                    raise LaunchError("odd reply: the node asks for images, and has no container")
+                groups = [one["group"] for one in request["containers"]["specs"]]
+                return self._kept(run, f"images {' '.join(groups)}", lambda: files.keep_images(home, run, groups))
+            case "wheels" if wheels := client.access.wheels:
+                return self._kept(run, f"wheels {wheels}", lambda: files.keep_wheels(home, run.id, wheels))
+        return self._kept(run, "workdir", lambda: files.keep(home, run))
+
+    def _kept(self, run: Run, key: str, read: Callable[[], Snapshot]) -> Snapshot:
+        """Return files as they were read first for this run."""
         with self._reading:
-            if key not in self._snapshots:
-                if groups:
-                    self._snapshots[key] = files.keep_images(home, run, groups)
-                else:
-                    self._snapshots[key] = files.keep_wheels(home, run.id, wheels) if wheels else files.keep(home, run)
-            return self._snapshots[key]
+            if (run.id, key) not in self._snapshots:
+                self._snapshots[run.id, key] = read()
+            return self._snapshots[run.id, key]
 
     def _buckets(self, run: Run, node: Node) -> BucketsSpec:
         """Return what a node is told of the task's buckets.
@@ -205,12 +211,9 @@ class Provisioner:
         """Return the program for buckets that a node asks for."""
         with self._reading:
             program = self._programs(run).get(reply.get("machine", ""))
-            if program is None:
-                raise LaunchError("this machine has no rclone for the architecture that the node has named")
-            key = (run.id, program.digest)
-            if key not in self._snapshots:
-                self._snapshots[key] = rclone.keep(self._addresses.home, run.id, program)
-            return self._snapshots[key]
+        if program is None:
+            raise LaunchError("this machine has no rclone for the architecture that the node has named")
+        return self._kept(run, f"rclone {program.digest}", lambda: rclone.keep(self._addresses.home, run.id, program))
 
     @staticmethod
     def _send(client: AgentClient, name: str, snapshot: Snapshot) -> Reply:

@@ -64,7 +64,7 @@ def clone(workdir: GitWorkdir, home: Path, *, limit: float = LIMIT_S) -> GitWork
     root = home / "checkouts"
     make_private(root)
     with tempfile.TemporaryDirectory(prefix=".clone-", dir=root, ignore_cleanup_errors=True) as partial:
-        git = _Git(Path(partial), workdir, time.monotonic() + limit)
+        git = _Git(Path(partial), workdir, limit)
         commit = git.fetch()
         folder = root / f"{commit}-{sha256(workdir.url.encode()).hexdigest()[:8]}"
         if not folder.is_dir():
@@ -80,12 +80,13 @@ def clone(workdir: GitWorkdir, home: Path, *, limit: float = LIMIT_S) -> GitWork
 
 
 class _Git:
-    """Git on a repository of our own, for one clone."""
+    """Git on a repository of our own, for one clone within `limit` seconds."""
 
-    def __init__(self, folder: Path, workdir: GitWorkdir, deadline: float) -> None:
+    def __init__(self, folder: Path, workdir: GitWorkdir, limit: float) -> None:
         self._folder = folder
         self._workdir = workdir
-        self._deadline = deadline
+        self._limit = limit
+        self._deadline = time.monotonic() + limit
 
     def fetch(self) -> str:
         """Fetch what the workdir names, and return its commit."""
@@ -175,7 +176,7 @@ class _Git:
             process.communicate()
 
     def _over(self) -> LaunchError:
-        message = f"git did not fetch `{self._workdir.url}` in time (limit {LIMIT_S:.0f} s)"
+        message = f"git did not fetch `{self._workdir.url}` in time (limit {self._limit:.0f} s)"
         return LaunchError(message, hints=("clone it yourself, and name the folder as `workdir`",))
 
     def _refusal(self, error: "_GitError") -> LaunchError:
@@ -203,7 +204,7 @@ def _last_line(stderr: str) -> str:
 
 
 def _entries(stream: IO[bytes]) -> Iterator[bytes]:
-    """Return what NULs end in a stream, without keeping more than one entry."""
+    """Yield the NUL-terminated entries of a stream; one at a time is in memory."""
     rest = b""
     while part := stream.read(1 << 16):
         *whole, rest = (rest + part).split(b"\0")

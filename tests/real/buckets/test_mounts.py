@@ -1,5 +1,6 @@
 """Buckets that are mounted on a node for the life of its run."""
 
+import importlib
 import os
 import signal
 import subprocess
@@ -7,9 +8,12 @@ from functools import partial
 from pathlib import Path
 
 from launcher.core.model.buckets import BucketMount, MountMode, ObjectStore
+from launcher.transport.upload import rclone
 from tests.real.buckets.conftest import NewNode
 from tests.real.buckets.node import AgentNode
 from tests.real.buckets.store import Store, wait_until
+
+bucket_commands = importlib.import_module("launcher.runtime.bucket_commands")
 
 
 def _mount(bucket: str, mode: MountMode = MountMode.MOUNT) -> BucketMount:
@@ -149,3 +153,25 @@ def test_while_the_store_is_away_programs_wait_and_can_be_killed_and_then_read_o
     wait_until(lambda: subprocess.run(["cat", str(file)], capture_output=True, timeout=60).stdout == b"content", 60)
     assert patient.returncode is not None
     assert node.stop()["ok"]
+
+
+def test_a_mount_that_containers_use_is_closed_to_other_users_of_the_node(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "file").write_text("content")
+    here = tmp_path / "here"
+    here.mkdir()
+    spec = {"mode": "MOUNT", "remote": str(tmp_path / "source")}
+    argv = bucket_commands.mount(str(rclone.here()), spec, str(here), "closed", tmp_path / "cache", allow_other=True)
+    served = subprocess.Popen(argv, env={"PATH": os.environ["PATH"], "RCLONE_CONFIG": "/dev/null"})
+    try:
+        wait_until(lambda: os.path.ismount(here), 30)
+        assert (here / "file").read_text() == "content"
+        tmp_path.chmod(0o755)
+        said = [
+            subprocess.run(["ls", name], cwd=tmp_path, user=65534, group=65534, capture_output=True, text=True)
+            for name in ("source", "here")
+        ]
+        assert (said[0].stdout, "Permission denied" in said[1].stderr) == ("file\n", True), said
+    finally:
+        served.terminate()
+        served.wait(30)

@@ -1,7 +1,9 @@
 """Actions that are begun and collected: many as cheaply as one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -62,6 +64,44 @@ def test_all_that_have_ended_are_kept_in_one_go_and_are_under_way_until_then() -
 
 def unstorable(ended: Sequence[tuple[Action, Answer]]) -> None:
     raise OSError("no space left on device")
+
+
+class Late(Future[Answer]):
+    """An answer; while it is read, another thread has one more."""
+
+    more: Callable[[], object] | None = None
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        if self.more is not None:
+            more, self.more = self.more, None
+            more()
+        return super().exception(timeout)
+
+
+class Slow(Inline):
+    """A pool whose last action ends only while the answers of the others are collected."""
+
+    def __init__(self) -> None:
+        self.futures: list[Late] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.futures.append(Late())
+        return self.futures[-1]
+
+
+def test_an_action_that_ends_while_others_are_collected_is_collected_next() -> None:
+    run, pool, kept = make_run(), Slow(), list[Sequence[tuple[Action, Answer]]]()
+    executor = Executor(SimNodes(MemoryRows()), pool)
+    executor.begin(run, acquire(run)[:3])
+    *first, last = pool.futures
+    for future in first:
+        future.set_result(Answer(result=Result.DONE))
+    first[0].more = lambda: last.set_result(Answer(result=Result.DONE))
+    executor.collect(kept.append)
+    assert executor.pending()
+    executor.collect(kept.append)
+    assert [len(ended) for ended in kept] == [2, 1]
+    assert not executor.in_flight
 
 
 class Unreadable(Fixed):

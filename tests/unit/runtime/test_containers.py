@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from launcher.runtime import rpc
+from launcher.runtime import files, rpc
 from launcher.runtime.containers.docker import Docker, repository
 from launcher.runtime.containers.engines import Creation, EngineError, variables
 from launcher.runtime.containers.enter import variables_text
 from launcher.runtime.containers.images import NodeImage, said
+from launcher.runtime.containers.keep import MADE_OF, Containers
 from launcher.runtime.containers.pins import FixedImages
 from launcher.runtime.containers.podman import Podman
 from launcher.runtime.protocol_containers import ContainerSpec
@@ -98,7 +99,7 @@ def test_clients_get_what_says_where_the_engine_is_and_nothing_else() -> None:
 
 def test_variables_come_back_byte_for_byte() -> None:
     value = "a'b\"c $HOME `id` \\\n\n two\t\u00fc\udcff" + "x" * 100_000
-    text = variables_text({"ODD": value, "not-a-name": "1"}, 0o027)
+    text = variables_text({"ODD": value, "not-a-name": "1", "\u00fcber": "1"}, 0o027)
     done = subprocess.run(
         [
             "sh",
@@ -109,6 +110,53 @@ def test_variables_come_back_byte_for_byte() -> None:
         check=True,
     )
     assert done.stdout == value.encode(errors="surrogateescape") + b"0027\n"
+
+
+def client_that_says(folder: Path, script: str) -> Docker:
+    """Return Docker with this client; what it is asked is in the file `asked`."""
+    program = folder / "docker"
+    program.write_text(f'#!/bin/sh\necho "$@" >>{folder}/asked\n{script}\n')
+    program.chmod(0o700)
+    return Docker(variables({"PATH": str(folder)}))
+
+
+@pytest.mark.parametrize("answer", ["", "[]", "{}", "[7]", '[{"RepoDigests": 7}]', '[{"Id": "a", "RepoDigests": 7}]'])
+def test_an_odd_answer_of_an_engine_is_its_error(tmp_path: Path, answer: str) -> None:
+    docker = client_that_says(tmp_path, f"echo '{answer}'")
+    with pytest.raises(EngineError, match="odd answer"):
+        docker.local("box")
+    with pytest.raises(EngineError, match="odd answer"):
+        docker.process("nvl-1-main")
+
+
+def test_a_container_that_cannot_be_made_takes_no_other_along(tmp_path: Path) -> None:
+    client_that_says(
+        tmp_path,
+        f"""case $1 in
+        image) echo '[{{"Id": "{ID}"}}]' ;;
+        run) echo no such device >&2; exit 125 ;;
+    esac""",
+    )
+    agent: Any = {"scratch": str(tmp_path / "nvl-1"), "run": "r", "place": "n1", "socket": str(tmp_path / "s")}
+    (tmp_path / "nvl-1").mkdir()
+    files.write(tmp_path / MADE_OF, {"other": ID})
+    images = FixedImages()
+    images.fix({"a/box:1": f"id:{ID}"})
+    rpc.serve(tmp_path / "s", images.asked)  # type: ignore[arg-type]
+    with pytest.raises(EngineError, match="cannot make a container of `a/box:1`: no such device"):
+        Containers(tmp_path, agent, {"PATH": str(tmp_path)}).running(SPEC)
+    assert (tmp_path / "asked").read_text().splitlines()[-1] == "rm --force --volumes nvl-1-main"
+    assert files.read(tmp_path / MADE_OF) == {"other": ID, "main": ID}
+
+
+def test_a_command_makes_no_container_in_which_setup_has_not_run(tmp_path: Path) -> None:
+    client_that_says(tmp_path, "echo no such container >&2; exit 1")
+    agent: Any = {"scratch": str(tmp_path / "nvl-1"), "run": "r", "place": "n1", "socket": str(tmp_path / "s")}
+    (tmp_path / "nvl-1").mkdir()
+    files.write(tmp_path / MADE_OF, {"main": ID})
+    with pytest.raises(EngineError, match="the container is gone"):
+        Containers(tmp_path, agent, {"PATH": str(tmp_path)}).running(SPEC, make=False)
+    assert (tmp_path / "asked").read_text() == "start nvl-1-main\n"
 
 
 class Engine:

@@ -21,6 +21,17 @@ def test_only_writes_that_are_not_sent_count(tmp_path: Path) -> None:
     assert mounts_file.unsent(tmp_path / "none") == []
 
 
+def test_a_large_cache_is_looked_at_rarely(tmp_path: Path) -> None:
+    times = iter([0.0, 0.5, 10.0, 11.0, 11.1])  # a look of half a second, one too early, one that is due
+    writes = mounts_file.UnsentWrites(tmp_path, lambda: next(times))
+    assert writes.now() == []
+    meta = tmp_path / "vfsMeta"
+    meta.mkdir()
+    (meta / "late").write_text(json.dumps({"Size": 7, "Dirty": True}))
+    assert writes.now() == []
+    assert writes.now() == [("late", 7)]
+
+
 def test_mounts_of_a_place_are_told_by_their_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [
         "36 35 98:0 / /mnt/a\\040b rw,noatime - fuse.rclone nvlaunch:run-1:n1:0 rw",

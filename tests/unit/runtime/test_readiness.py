@@ -72,7 +72,13 @@ def test_errors_silence_and_a_closed_port_are_not_ready(served: Served) -> None:
         assert readiness.ask(spec(silent.getsockname()[1], 0.05), {})
         port = silent.getsockname()[1]
     assert "refused" in readiness.ask(spec(port), {})
-    assert "Invalid header value" in readiness.ask(spec(port), {"TOKEN": "a\r\nb: c"})
+
+
+@pytest.mark.parametrize(("name", "secret"), [("TOKEN", "hush\r\nb: c"), ("WHAT", "hush\n")], ids=["header", "path"])
+def test_a_request_that_cannot_be_sent_is_told_without_its_secrets(served: Served, name: str, secret: str) -> None:
+    message = readiness.ask(spec(served.server_port), {name: secret})
+    assert "cannot be sent" in message
+    assert "hush" not in message
 
 
 def test_only_a_server_that_was_ready_counts_as_lost() -> None:

@@ -308,6 +308,9 @@ def test_a_run_that_is_over_keeps_neither_secrets_nor_files_at_home(store: Store
     for name in (
         "files/data",
         "wheels-1/data",
+        "rclone-1/data",
+        "images-1/data",
+        "image-identities/1",
         ".snapshot-x/made/data",
         "secrets.json",
         "token",

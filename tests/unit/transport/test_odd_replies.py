@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from launcher.admission.store_retry import ControllerLog, StoreRetry
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import HeadSeen, Seen, Unseen
+from launcher.core.model.receipt import Result
 from launcher.core.model.run import RunName
 from launcher.drive.execute import Executor, Inline
 from launcher.drive.loop import Loop
@@ -59,12 +60,15 @@ class Lying(Agents):
         self.more: list[bytes] = []
         self.hung_up = 0
         self.printed: bytes | None = None
+        self.need = ""
         self._tables = json.dumps(agents._head_status(run)["supervisor"]).encode()
 
     def reply(self, at: Any, question: dict[str, Any]) -> bytes:
         """Return what an agent says once it was started; the head's supervisor has tables."""
         if question["op"] == "status" and at.address not in self._begun:
             return b'{"ok": true, "absent": true}'
+        if question["op"] == "prepare" and self.need and at.address == self.liar:
+            return json.dumps({"ok": True, "need": self.need, "machine": "x"}).encode()
         return self._tables if question["op"] == "supervisor" else super().reply(at, question)
 
     def run(self, at: Any, argv: Any, **more: Any) -> Completed:
@@ -191,6 +195,17 @@ def test_the_status_names_the_node_and_what_is_odd(stage: Stage, said: object, m
     until_running(stage)
     assert f"r000-n15: odd reply: {message}" in stage.tick(said)
     assert "odd" not in stage.tick()
+
+
+@pytest.mark.parametrize(
+    ("need", "message"), [("images", "the node asks for images"), ("rclone", "no rclone for the architecture")]
+)
+def test_a_node_that_asks_for_what_it_cannot_need_fails_alone(stage: Stage, need: str, message: str) -> None:
+    until_running(stage)
+    stage.shell.need = need
+    answer = stage.nodes.perform(stage.run, agents.prepare(agents.slots(stage.run)[15]))
+    assert answer.result is Result.FAILED
+    assert message in answer.message
 
 
 def test_messages_and_tails_are_cut_and_can_be_stored(stage: Stage) -> None:
