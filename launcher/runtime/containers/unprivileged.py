@@ -134,8 +134,8 @@ class FileEngine:
             raise EngineError(f"`{path}` cannot be read: {(error.strerror or str(error)).lower()}") from None
         return identity
 
-    def create(self, asked: Creation) -> str:
-        """Make a container and start it; return its name."""
+    def create(self, asked: Creation) -> None:
+        """Make a container and start it."""
         image = self._file(asked.image.rpartition("@")[2])
         if not image.exists():
             raise EngineError(f"`{image}` is not there any more")
@@ -154,7 +154,6 @@ class FileEngine:
         self.unpack(image, asked.name, asked)
         files.write(folder / "whole", {})
         self._hold(asked.name, kept)
-        return asked.name
 
     def start(self, name: str) -> bool:
         """Start a container that has stopped; False where there is none of that name."""
@@ -164,22 +163,29 @@ class FileEngine:
         self._hold(name, kept)
         return True
 
-    def process(self, name: str) -> int:
-        """Return the number of the first process of a container; 0 where it does not run."""
+    def process(self, name: str) -> tuple[int, str]:
+        """Return the number of the first process of a container, 0 where it does not run, and the name as its id."""
         kept = self._kept(name)
         found = procs.find(kept["pid"]) if kept and kept["pid"] else None
-        return found.pid if kept and found and found.start == kept["start"] else 0
+        return (found.pid if kept and found and found.start == kept["start"] else 0), name
 
     def enter(
         self, name: str, argv: Sequence[str], env: Mapping[str, str], *, log: str = "", terminal: bool = False
     ) -> list[str]:
         """Return the command that runs a program in a container."""
         del terminal  # the engine's command is in the foreground, on the terminal that it is given
-        kept, pid = self._kept(name), self.process(name)
+        kept, (pid, _) = self._kept(name), self.process(name)
         if kept is None or not pid:
             raise EngineError("the container does not run")
         command = self.entering(kept, pid, argv, env)
         return ["sh", "-c", _AWAY, "nvlaunch", log, *command] if log else command
+
+    def discard(self, name: str, seconds: float) -> None:
+        """Remove the container of this name, running or not; EngineError where it still runs."""
+        until = time.monotonic() + seconds
+        if not self._ended(name, until):
+            raise EngineError(f"`{name}` still runs")
+        self._forget(name, until)
 
     def remove(self, run: str, place: str, seconds: float) -> list[str]:
         """Remove the containers of a run and place; return those that still run."""
@@ -188,18 +194,26 @@ class FileEngine:
             kept = self._kept(name)
             if kept is None or (kept["run"], kept["place"]) != (run, place):
                 continue
-            found = procs.find(self.process(name))
-            if found is not None:
-                for number in (signal.SIGTERM, signal.SIGKILL):
-                    procs.send([found], number)
-                    if procs.await_end([found], min(END_S, max(0.1, until - time.monotonic()))):
-                        break
-                else:
-                    left.append(name)
-                    continue
-            self.erase(name, max(1.0, until - time.monotonic()))
-            shutil.rmtree(self._record(name), ignore_errors=True)
+            if self._ended(name, until):
+                self._forget(name, until)
+            else:
+                left.append(name)
         return left
+
+    def _ended(self, name: str, until: float) -> bool:
+        """End the process of a container; return whether it has ended."""
+        found = procs.find(self.process(name)[0])
+        if found is None:
+            return True
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            procs.send([found], number)
+            if procs.await_end([found], min(END_S, max(0.1, until - time.monotonic()))):
+                return True
+        return False
+
+    def _forget(self, name: str, until: float) -> None:
+        self.erase(name, max(1.0, until - time.monotonic()))
+        shutil.rmtree(self._record(name), ignore_errors=True)
 
     def _hold(self, name: str, kept: Kept) -> None:
         """Start the process of a container, and note which it is."""

@@ -92,8 +92,10 @@ def until(path: Path) -> str:
 
 
 def test_a_container_is_made_entered_started_again_and_removed(engine: FileEngine, tmp_path: Path) -> None:
-    name = engine.create(asked(tmp_path, archive(engine, tmp_path)))
-    pid = engine.process(name)
+    creation = asked(tmp_path, archive(engine, tmp_path))
+    engine.create(creation)
+    name = creation.name
+    pid = engine.process(name)[0]
     assert procs.variable(pid, "NVLAUNCH_MARK") == "r:n1:container"
     assert procs.variable(pid, "OF_THE_IMAGE") == "1"
 
@@ -103,15 +105,15 @@ def test_a_container_is_made_entered_started_again_and_removed(engine: FileEngin
 
     os.kill(pid, 9)
     assert procs.await_end([found for one in [pid] if (found := procs.find(one))], 10)
-    assert engine.process(name) == 0
+    assert engine.process(name)[0] == 0
     with pytest.raises(EngineError, match="does not run"):
         engine.enter(name, ["true"], {})
     assert engine.start(name)
-    assert engine.process(name) not in (0, pid)
+    assert engine.process(name)[0] not in (0, pid)
 
     assert engine.remove("other", "n1", 10) == []
-    assert engine.process(name)
-    pid = engine.process(name)
+    assert engine.process(name)[0]
+    pid = engine.process(name)[0]
     assert engine.remove("r", "n1", 10) == []
     assert procs.find(pid) is None
     assert not engine.start(name)
@@ -119,7 +121,9 @@ def test_a_container_is_made_entered_started_again_and_removed(engine: FileEngin
 
 
 def test_nobody_waits_for_a_program_with_a_log(engine: FileEngine, tmp_path: Path) -> None:
-    name = engine.create(asked(tmp_path, archive(engine, tmp_path)))
+    creation = asked(tmp_path, archive(engine, tmp_path))
+    engine.create(creation)
+    name = creation.name
     (tmp_path / "gate").touch()
     script = f"while [ -e {tmp_path}/gate ]; do sleep 0.05; done; echo done >{tmp_path}/end"
     command = engine.enter(name, ["sh", "-c", script], {}, log=str(tmp_path / "log"))
