@@ -153,10 +153,6 @@ def probes(node: Node, *, needs: TaskNeeds = NOTHING, leases: Sequence[str] = ()
         "logind": _command(system.LOGIND_COMMAND, QUICK),
         "sudo": _command(system.SUDO_COMMAND, QUICK),
         "infiniband": builtin("infiniband"),
-        **{
-            containers.engine_probe(one): _command(argv, containers.ENGINE_TIMEOUT)
-            for one, argv in containers.ENGINE_COMMANDS.items()
-        },
         **{space_probe(path): builtin("space", path) for path in (*PATHS, SHARED_MEMORY)},
         **{
             f"trial {path}": builtin("trial", path, *wants, timeout=10.0)
@@ -169,8 +165,11 @@ def probes(node: Node, *, needs: TaskNeeds = NOTHING, leases: Sequence[str] = ()
 
 
 def _container_probes(needs: TaskNeeds) -> Mapping[str, ProbeSpec]:
+    """Return the probes of a task's needs. An engine is not asked without one: Podman makes folders when it is."""
     infos = containers.INFO_COMMANDS if needs.containers else {}
+    engines = containers.ENGINE_COMMANDS if needs.containers else {}
     return {
+        **{containers.engine_probe(one): _command(argv, containers.ENGINE_TIMEOUT) for one, argv in engines.items()},
         containers.CONTAINER_HOST: builtin("container_host"),
         **{
             containers.info_probe(one): builtin("engine_info", *argv, timeout=containers.ENGINE_TIMEOUT)

@@ -20,7 +20,7 @@ from launcher.core.model.nodeset import NodeName
 from launcher.core.model.receipt import Result
 from launcher.core.model.task import Group, TopologyRule
 from launcher.ports import Command, Stream
-from launcher.runtime import heartbeat, rpc
+from launcher.runtime import deadline, rpc
 from launcher.runtime.protocol import PROTOCOL
 from launcher.setup import layout
 from tests.containers.docker import Docker, rootfs
@@ -419,7 +419,7 @@ def test_a_rank_ends_at_its_deadline_although_engine_and_agent_are_stopped(docke
     for each in stopped:
         os.kill(each, signal.SIGSTOP)
     try:
-        heartbeat.Deadline(Path("/dev/shm", scratch, "deadline")).put(heartbeat.now() + 1.0)
+        deadline.Deadline(Path("/dev/shm", scratch, "deadline")).put(deadline.now() + 1.0)
         until(lambda: gone(pid))
     finally:
         for each in stopped:

@@ -44,7 +44,7 @@ def desk(rig: Rig, tmp_path: Path) -> Iterator[Desk]:
     (tmp_path / ".ssh").mkdir()
     made = Desk(tmp_path, rig.inventory(), HOME=str(tmp_path), TOKEN=SECRET)
     yield made
-    if made._seen("target").get("state") != "succeeded":
+    if made.seen("target").get("state") != "succeeded":
         made.run("down", "--all", "-y")
 
 
@@ -98,7 +98,7 @@ def test_another_user_on_the_nodes_learns_nothing_and_ends_nothing(rig: Rig, des
             assert value not in loot, f"the attacker on {host.name} has the {what}"
         assert host.read(f"{accounts()['other'].home}/attack/victim") == "untouched"
 
-    now = desk._seen("target")
+    now = desk.seen("target")
     assert (now["state"], now["attempt"], now["restarts"]) == ("running", 1, 0), desk.run("events", "target").stdout
     for host in hosts:
         host.write("/tmp/gate", "", user="root")
