@@ -15,7 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
-from ray._private.utils import get_dashboard_dependency_error
 from ray.scripts.scripts import main as ray_main
 
 from . import connectivity, environment, files, rpc, start_files
@@ -40,7 +39,7 @@ def main(argv: list[str]) -> int:
     """Become `ray ARGUMENT...`: `ray_start CLIENT_PORT|- ARGUMENT...`."""
     become_user(Path(os.environ["NVLAUNCH_FOLDER"]))
     client, *arguments = argv
-    if DASHBOARD in arguments and get_dashboard_dependency_error() is not None:
+    if DASHBOARD in arguments and _lacks_dashboard():
         print(f"nvlaunch: no dashboard: {sys.executable} lacks `ray[default]`", flush=True)
         arguments[arguments.index(DASHBOARD)] = DASHBOARD.replace("true", "false")
     if client != "-" and find_spec("grpc") is not None:
@@ -117,6 +116,13 @@ def _await_free(gcs: Any, labels: Sequence[str]) -> None:
         if not set(held) & set(labels):
             return
         _PAUSE.wait(_PERIOD_S)
+
+
+def _lacks_dashboard() -> bool:
+    """Whether what a dashboard needs is not installed."""
+    from ray._private.utils import get_dashboard_dependency_error
+
+    return get_dashboard_dependency_error() is not None
 
 
 def _value(arguments: Sequence[str], option: str) -> str | None:
