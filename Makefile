@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make demo   two slices on local racks: up, status, logs, down (about a minute)"
-	@echo "make test   everything that CI runs (about half an hour; needs root, for the rig)"
+	@echo "make test   everything that CI runs (about three quarters of an hour; needs root, for the rig)"
 	@echo "make check  the fast layers: lint, types, contracts, unit, property, corpus, fake (two minutes)"
 	@echo "make command  the command itself, on imaginary fleets"
 	@echo "make soak   for hours: drawn cases, 50 times as many and other ones each time; the long failures on racks of hosts"
@@ -56,7 +56,7 @@ $(READY): pyproject.toml
 demo: $(READY)
 	@sh tests/demo.sh $(BIN)/nvlaunch
 
-test: forget rig-able check command racks wheel
+test: forget rig-able check command containers racks wheel
 	@echo "== all passed"
 	@test ! -s $(AGAIN) || { echo "== these only with their second try:"; cat $(AGAIN); }
 
