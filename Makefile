@@ -38,7 +38,7 @@ help:
 	@echo "make containers  runs in containers of a real Docker and Podman (needs root)"
 	@echo "make rig    real sshd and real Ray on racks of hosts in this machine (needs root)"
 	@echo "make recovery  each kind of failure on those racks, with a program that counts what it lost (needs root)"
-	@echo "make racks  the last three side by side, in half the time (needs root)"
+	@echo "make racks  real, rig and recovery side by side, in half the time (needs root)"
 	@echo "make wheel  the wheel alone, in an empty environment"
 	@echo "make docs   refresh the parts of README and docs that are made from the program (half a minute)"
 	@echo "make docs-rig  refresh the pictures of the guide, which are taken on racks of hosts in this machine (needs root)"

@@ -1,8 +1,8 @@
-"""The commands of rclone for one bucket, and their environment. Keys are in the environment alone."""
+"""The commands of rclone for one bucket. Keys are in its environment alone."""
 
 import os
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from .protocol_buckets import BucketSpec
@@ -16,30 +16,9 @@ _COPY = ("--checksum", "--transfers", "16", "--checkers", "16", "--retries", "5"
 _TOLD = ("--use-json-log", "--stats", "2s", "--stats-log-level", "NOTICE")
 
 
-class MissingKeyError(Exception):
-    """A variable with a key is nowhere; the message names it."""
-
-
 def target(folder: Path, to: str) -> str:
     """Return the path of a bucket on the node."""
     return os.path.normpath(folder / "workdir" / Path(to).expanduser())
-
-
-def environment(spec: BucketSpec, base: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of rclone for a bucket; MissingKeyError.
-
-    `known` are the variables and secrets that may hold keys. Variables of rclone's own are not taken from the login:
-    they would change what is asked for.
-    """
-    env = {name: value for name, value in base.items() if not name.startswith("RCLONE_")}
-    if bundle := env.pop("AWS_CA_BUNDLE", None):  # older releases refuse to start with it
-        env["RCLONE_CA_CERT"] = bundle
-    for name, source in spec["variables"].items():
-        if source not in known:
-            raise MissingKeyError(f"`{source}`, which holds a key for `{spec['url']}`, is not set on the node")
-        env[name] = known[source]
-    files = {name: os.path.expanduser(path) for name, path in spec["files"].items()}
-    return {"RCLONE_CONFIG": "/dev/null", **env, **spec["settings"], **files}
 
 
 def copy(program: str, spec: BucketSpec, to: str) -> list[str]:

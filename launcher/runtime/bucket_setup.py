@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from . import bucket_commands, environment, files, interpreter, mounts_file, rpc
 from .protocol import PROTOCOL, EnvironmentReply
-from .protocol_buckets import BUCKETS, BucketSpec, BucketsSpec
+from .protocol_buckets import BUCKETS, BucketSpec, BucketsSpec, MissingKeyError, rclone_environment
 from .rclone import NoRcloneError, Rclone
 
 FAILED = 75
@@ -41,7 +41,7 @@ class Given:
 
     def env(self, bucket: BucketSpec) -> dict[str, str]:
         """Return the environment of rclone for a bucket; MissingKeyError."""
-        return bucket_commands.environment(bucket, self.base, self.known)
+        return rclone_environment(bucket, self.base, self.known, os.path.expanduser)
 
 
 def main(argv: list[str]) -> int:
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
         for bucket in given.spec["buckets"]:
             if bucket["mode"] == "COPY" and (code := _copy(folder, given, bucket)):
                 return code
-    except (NoRcloneError, bucket_commands.MissingKeyError, OSError) as error:
+    except (NoRcloneError, MissingKeyError, OSError) as error:
         print(f"cannot copy buckets: {error}", flush=True)
         return FAILED
     if any(bucket["mode"] != "COPY" for bucket in given.spec["buckets"]):
@@ -132,7 +132,7 @@ def _tell(folder: Path, message: str) -> None:
 def _wait(folder: Path) -> str:
     """Wait until all mounts are up; return why they are not, empty once they are."""
     deadline, pause = time.monotonic() + MOUNTED_S, threading.Event()
-    message = "their keeper does not say anything"
+    message = "their monitor does not say anything"
     while time.monotonic() < deadline:
         found = mounts_file.read(folder)
         if found is not None:

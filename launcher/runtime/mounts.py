@@ -1,4 +1,4 @@
-"""The agent's side of mounts: their keeper, what it says, and what is left once they end."""
+"""The agent's side of mounts: their monitor, what it says, and what is left once they end."""
 
 import contextlib
 import logging
@@ -19,20 +19,20 @@ from .protocol_files import AgentSpec
 from .watched import WatchedProgram
 
 PAUSE_S = 1.0
-"""Seconds between two starts of the keeper."""
+"""Seconds between two starts of the monitor."""
 SEND_S = 600.0
 """Seconds after the first request to stop in which writes may still be sent."""
 STUCK_S = 5.0
 """Seconds after which a killed program is taken to wait for a mount."""
 SPARED = "mount"
-"""What the mark of the keeper and of rclone has in place of a generation."""
+"""What the mark of the monitor and of rclone has in place of a generation."""
 
 
 class Mounts:
     """The mounts of a run on this node. `tick` is called by the agent's main thread."""
 
-    def __init__(self, keeper: WatchedProgram, folder: Path, spec: AgentSpec) -> None:
-        self._keeper = keeper
+    def __init__(self, monitor: WatchedProgram, folder: Path, spec: AgentSpec) -> None:
+        self._monitor = monitor
         self._folder = folder
         self._spec = spec
         self._command: tuple[list[str], dict[str, str]] | None = None
@@ -46,24 +46,24 @@ class Mounts:
         return self._command is not None
 
     def begin(self, buckets: BucketsSpec, base: Mapping[str, str]) -> bool:
-        """Keep these buckets mounted from now on; whether their keeper had to be started. OSError."""
+        """Keep these buckets mounted from now on; whether their monitor had to be started. OSError."""
         files.write(self._folder / BUCKETS, buckets)
         if self.wanted or all(one["mode"] == "COPY" for one in buckets["buckets"]):
             return False
         (self._folder / mounts_file.NAME).unlink(missing_ok=True)
         mark = f"{self._spec['run']}:{self._spec['place']}:{SPARED}"
-        argv = [sys.executable, "-EsS", PACKAGE, "mount_keeper", str(self._folder)]
+        argv = [sys.executable, "-EsS", PACKAGE, "mount_monitor", str(self._folder)]
         self._command = argv, {**base, environment.MARK: mark}
-        self._keeper.start(*self._command)
+        self._monitor.start(*self._command)
         return True
 
     def tick(self) -> None:
-        """Start a keeper that has ended once more."""
-        if self._command is None or self._keeper.running or time.monotonic() < self._not_before:
+        """Start a monitor that has ended once more."""
+        if self._command is None or self._monitor.running or time.monotonic() < self._not_before:
             return
         self._not_before = time.monotonic() + PAUSE_S
         argv, env = self._command
-        threading.Thread(target=self._keeper.start, args=(argv, env), daemon=True).start()
+        threading.Thread(target=self._monitor.start, args=(argv, env), daemon=True).start()
 
     def rows(self) -> list[MountRow]:
         """Return how the mounts stand; none where nothing is mounted."""
@@ -104,7 +104,7 @@ class Mounts:
 def kill(scope: procs.Scope, here: Mounts, known: Iterable[int], grace: float) -> Reply:
     """Kill a scope under this agent, and end the mounts with the whole node unless they are spared.
 
-    A program that waits for a mount cannot be killed before the mount's own is; the keeper mounts it again.
+    A program that waits for a mount cannot be killed before the mount's own is; the monitor mounts it again.
     """
     agent = os.getpid()
     left = procs.kill(scope, agent, known, grace, STUCK_S if here.wanted else procs.KILL_S)
@@ -116,7 +116,7 @@ def kill(scope: procs.Scope, here: Mounts, known: Iterable[int], grace: float) -
 
 
 def _serves(pid: int, scope: procs.Scope) -> bool:
-    """Whether a process is the rclone of a mount; the keeper, which starts it again, is not."""
+    """Whether a process is the rclone of a mount; the monitor, which starts it again, is not."""
     mark = procs.mark(pid, scope) or ""
     try:
         name = Path(f"/proc/{pid}/comm").read_text().strip()

@@ -1,4 +1,4 @@
-"""What the keeper of a node's mounts writes down of them, and what is left unsent in their caches."""
+"""What the monitor of a node's mounts writes down of them, and what is left unsent in their caches."""
 
 import json
 import os
@@ -23,7 +23,7 @@ MOST_FILES = 20_000
 
 
 def read(folder: Path) -> MountsFile | None:
-    """Return what the keeper said last; None where it has said nothing."""
+    """Return what the monitor said last; None where it has said nothing."""
     return cast("MountsFile | None", files.read(folder / NAME))
 
 

@@ -1,7 +1,7 @@
 """What the launcher and the agents of nodes send each other: one end builds it, the other reads it, mypy checks both.
 
-One end builds these, the other reads them, and mypy checks both. The launcher imports nothing else here than this
-and `protocol_files.py`. Nodes have Python 3.10 and its standard library.
+The launcher imports nothing else here than this and its parts, `protocol_*.py`. Nodes have Python 3.10 and its standard
+library.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypedDict, final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from typing_extensions import NotRequired
 
 BUCKETS = "buckets.json"
@@ -30,6 +32,33 @@ class BucketSpec(TypedDict):
     settings: dict[str, str]
     files: dict[str, str]
     variables: dict[str, str]
+
+
+class MissingKeyError(Exception):
+    """The variable `name`, which holds a key of a bucket, is nowhere."""
+
+    def __init__(self, name: str, url: str) -> None:
+        super().__init__(f"`{name}`, which holds a key for `{url}`, is not set on the node")
+        self.name = name
+
+
+def rclone_environment(
+    spec: BucketSpec, base: Mapping[str, str], known: Mapping[str, str], expanded: Callable[[str], str]
+) -> dict[str, str]:
+    """Return the environment of rclone for a bucket; MissingKeyError.
+
+    `known` are the variables and secrets that may hold keys. Variables of rclone's own are not taken from the login:
+    they would change what is asked for. `expanded` returns the path of a file below a home (`os.path.expanduser`).
+    """
+    env = {name: value for name, value in base.items() if not name.startswith("RCLONE_")}
+    if bundle := env.pop("AWS_CA_BUNDLE", None):  # older releases refuse to start with it
+        env["RCLONE_CA_CERT"] = bundle
+    for name, source in spec["variables"].items():
+        if source not in known:
+            raise MissingKeyError(source, spec["url"])
+        env[name] = known[source]
+    files = {name: expanded(path) for name, path in spec["files"].items()}
+    return {"RCLONE_CONFIG": "/dev/null", **env, **spec["settings"], **files}
 
 
 class BucketsSpec(TypedDict):
@@ -55,7 +84,7 @@ class MountRow(TypedDict):
 
 @final
 class MountsFile(TypedDict):
-    """`mounts.json`: what the keeper of mounts says of them."""
+    """`mounts.json`: what the monitor of mounts says of them."""
 
     mounts: list[MountRow]
     failed: NotRequired[str]  # no mount can be made here

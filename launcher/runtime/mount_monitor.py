@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from . import bucket_commands, bucket_look, files, fuse, logs, mounts_file
 from .agent_programs import PACKAGE
 from .bucket_setup import Given
-from .protocol_buckets import BucketSpec, MountRow
+from .protocol_buckets import BucketSpec, MissingKeyError, MountRow
 from .rclone import NoRcloneError
 
 PERIOD_S = 0.5
@@ -128,13 +128,13 @@ class KeptMount:
                 self._fail(problem)
                 return
             self._begin(env)
-        except (OSError, bucket_commands.MissingKeyError) as error:
+        except (OSError, MissingKeyError) as error:
             self._fail(str(error))
             return
         self._begun = now
 
     def _free_target(self) -> None:
-        """Take off what an earlier keeper left, and make the folder; OSError where the path cannot be used."""
+        """Take off what an earlier monitor left, and make the folder; OSError where the path cannot be used."""
         for one in fuse.table():
             if one.source == self._device:
                 fuse.detach(one.path)
@@ -160,7 +160,7 @@ class KeptMount:
             self._cache,
             allow_other=self._given.spec["allow_other"],
         )
-        become = [sys.executable, "-EsS", PACKAGE, "mount_keeper", BECOME, str(os.getpid())]
+        become = [sys.executable, "-EsS", PACKAGE, "mount_monitor", BECOME, str(os.getpid())]
         with self._log.open("ab") as log:
             self._running = subprocess.Popen(
                 [*become, *argv],
@@ -224,7 +224,7 @@ def _address(spec: BucketSpec) -> tuple[str, int] | None:
 
 
 def main(argv: list[str]) -> int:
-    """Keep the mounts of a folder until the agent ends: `mount_keeper FOLDER`."""
+    """Keep the mounts of a folder until the agent ends: `mount_monitor FOLDER`."""
     if argv[0] == BECOME:
         return _become(int(argv[1]), argv[2:])
     folder, ending = Path(argv[0]), threading.Event()
@@ -258,10 +258,10 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _become(keeper: int, argv: list[str]) -> int:
-    """Become rclone, which takes its mount off by itself if the keeper is killed."""
+def _become(monitor: int, argv: list[str]) -> int:
+    """Become rclone, which takes its mount off by itself if the monitor is killed."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() == keeper:
+    if os.getppid() == monitor:
         os.execv(argv[0], argv)
     return 1
 
