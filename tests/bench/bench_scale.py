@@ -312,6 +312,8 @@ def one(size: int, runs: int) -> dict[str, Any]:
                 bench = Bench(home, path, size, runs)
                 bench.run()
             finally:
+                used = Path(f"/proc/{machines.pid}/stat").read_text().rsplit(")", 1)[1].split()
+                print(f"{size:6} stand-ins{(int(used[11]) + int(used[12])) / os.sysconf('SC_CLK_TCK'):8.1f} s of CPU")
                 machines.kill()
     return bench.rows
 

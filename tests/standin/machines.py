@@ -6,7 +6,6 @@ A connection stands for one to a machine's sshd and carries sessions, as there; 
 import json
 import re
 import selectors
-import shlex
 import socket
 import sys
 from typing import Any
@@ -21,11 +20,11 @@ PART = 1 << 20
 FACTS = b'nvlaunch-facts {"host": {"rc": 0, "out": "{}"}}\n'
 HEAD_PLACE = "@head"
 
-_MARK = re.compile(r"printf '\\036([0-9a-f]+)\\036'")
+_MARK = re.compile(rb"printf \\0047\\0134036([0-9a-f]{16})\\0134036\\0047")
 _OCTAL = re.compile(rb"\\0([0-7]{3})")
 _LIMITED = re.compile(r"timeout -s KILL [0-9.]+ (.*) 2>&3 3>&-\); exit \$\?", re.DOTALL)
-_KEPT = re.compile(r"; exec (.*)", re.DOTALL)
-_MARK_RAW = re.compile(rb"0?36([0-9a-f]{16})\\0134036")
+_WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"'")+""")
+_QUOTED = re.compile(r"""'([^']*)'|"(')\"""")
 
 
 class Hall:
@@ -114,7 +113,6 @@ class Link:
         self._pieces = Pieces()
         self._address = ""
         self._sessions: dict[int, Session] = {}
-        self._lines: dict[bytes, list[str]] = {}
         self.unsent = bytearray()
 
     def take(self, data: bytes) -> None:
@@ -147,17 +145,30 @@ class Link:
             del self._sessions[number]
 
 
-_known: dict[bytes, list[str]] = {}
-
-
 def read_line(line: bytes) -> tuple[str, list[str]]:
     """Return the mark and the arguments in a line for the login shell (`ssh/command.py`)."""
-    plain = _OCTAL.sub(lambda found: bytes([int(found[1], 8)]), line.split(b'printf %b "', 1)[1]).decode()
-    mark = _MARK.search(plain)
-    found = _LIMITED.search(plain) or _KEPT.search(plain.removesuffix("\")\"'"))
-    assert mark, plain[:200]
-    assert found, plain[:200]
-    return mark[1], shlex.split(found[1])
+    escaped = line.split(b'printf %b "', 1)[1]
+    found = _MARK.search(escaped)
+    assert found, line[:200]
+    mark = found[1].decode()
+    return mark, _words(escaped[found.end() :])
+
+
+def _words(escaped: bytes) -> list[str]:
+    """Return the arguments of the command in what follows the mark."""
+    if (known := _KNOWN.get(escaped)) is not None:
+        return known
+    plain = _OCTAL.sub(lambda found: bytes([int(found[1], 8)]), escaped).decode()
+    limited = _LIMITED.search(plain)
+    text = limited[1] if limited else plain.split("exec ", 1)[1].rsplit('")', 1)[0]
+    words = [_QUOTED.sub(lambda one: one[1] or one[2] or "", word) for word in _WORD.findall(text)]
+    if not limited:
+        _KNOWN[escaped] = words
+    return words
+
+
+_KNOWN: dict[bytes, list[str]] = {}
+"""Lines of relays, which are all the same."""
 
 
 def serve(path: str) -> None:
