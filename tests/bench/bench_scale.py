@@ -1,16 +1,17 @@
-"""What the real driver and transport cost a node as a run grows: launch, steady, faults, resize, down.
+"""What a run costs the real driver and transport a node as it grows: launch, steady, faults, resize, down.
 
-`python tests/bench/bench_scale.py [NODES...] [--profile PHASE]`; by default 128, 1,024, 4,992 and 9,984 nodes of one run, and
-10,008 of 40. The machines are stand-ins in a process of their own, whose CPU does not count; all but encryption and
-sshd is as it is with real machines. Each size has a process of its own. A figure is flat where the largest run costs
-at most 1.5 times as much a node as the smallest of 1,000 nodes or more. One that is not, and a goal that is missed,
-end this with 1.
+`python tests/bench/bench_scale.py [NODES...]`; by default 128, 1,024, 4,992 and 9,984 nodes of one run, and 10,008 of
+40. The machines are stand-ins in a process of their own, whose CPU does not count; all but encryption and sshd is as
+with real machines. Each size has a process of its own. A figure is flat where the largest run costs at most 1.5 times
+as much a node as the smallest of 1,000 nodes or more. One that is not, and a goal that is missed, end this with 1.
+`--one NODES RUNS` measures one size here; `--profile PATH` writes a profile for each kind of thread besides.
 """
 
 import cProfile
 import json
 import os
 import pstats
+import re
 import resource
 import subprocess
 import sys
@@ -21,7 +22,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -59,6 +59,10 @@ WORKDIR = 1 << 16
 LAUNCH_MS, SHARE, MEMORY_MB, DECIDE_S, DOWN_S, BESIDES = 25.0, 25.0, 400.0, 3.0, 60.0, 100
 """The goals for 9,984 nodes: CPU a node, of a core, memory, time to a decision, CPU of `down`, connections besides one
 a rack."""
+
+
+Rows = Mapping[str, Mapping[str, float]]
+"""Figures of each phase."""
 
 
 class Watched:
@@ -109,8 +113,8 @@ class Bench:
         self.fleet = hall(racks + 1, self.trays)
         self.rows: dict[str, dict[str, float]] = {}
         launcher.transport.open.open_shell = lambda home, fleet: StandInShell(home, path, self.traffic, reader)
-        launcher.drive.control.open_prober = lambda home, fleet: RackProber(SimSettings())
-        Loop.tick = lambda loop: self.watched.tick(loop)  # type: ignore[method-assign]
+        vars(launcher.drive.control)["open_prober"] = lambda home, fleet: RackProber(SimSettings())
+        Loop.tick = lambda loop: self.watched.tick(loop)  # type: ignore[method-assign,assignment]
         folder = home / "work"
         folder.mkdir()
         (folder / "data").write_bytes(os.urandom(WORKDIR))
@@ -296,7 +300,7 @@ def memory(what: str) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith(what)) / 1024
 
 
-def one(size: int, runs: int) -> dict[str, Any]:
+def one(size: int, runs: int) -> Rows:
     """Measure one size."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
@@ -319,36 +323,69 @@ def one(size: int, runs: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Measure all sizes, each in a process of its own."""
+    """Measure all sizes, each in a process of its own; return 1 where a figure grows or a goal is missed."""
     words = [int(word) for word in sys.argv[1:] if word.isdigit()]
     sizes = [(size, 1) for size in words or ONE_RUN]
     if not words:
         sizes.append(MANY_RUNS)
-    for size, runs in sizes:
-        subprocess.run([sys.executable, __file__, "--one", str(size), str(runs)], check=True)
-    return 0
+    found: dict[int, Rows] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for size, runs in sizes:
+            out = Path(folder, str(size))
+            argv = [sys.executable, __file__, "--one", str(size), str(runs), "--out", str(out)]
+            if subprocess.run(argv).returncode == 0:
+                found[size] = json.loads(out.read_text())
+    single = {size: found[size] for size, runs in sizes if runs == 1 and size in found}
+    return 1 if len(found) < len(sizes) or sum([*_growing(single), *_missed(single)]) else 0
+
+
+def _growing(found: Mapping[int, Rows]) -> Iterator[bool]:
+    sizes = sorted(size for size in found if size >= SMALLEST)
+    if len(sizes) < 2:
+        return
+    least, most = found[sizes[0]], found[sizes[-1]]
+    for phase in least:
+        for what in ("ms", "bytes"):
+            growth = most[phase][what] / max(least[phase][what], 1e-9)
+            print(f"{phase:8}{what:6} x {growth:6.2f}  {'flat' if growth <= FLAT else 'GROWS'}")
+            yield growth > FLAT
+
+
+def _missed(found: Mapping[int, Rows]) -> Iterator[bool]:
+    size = ONE_RUN[-1]
+    if size not in found:
+        return
+    rows = found[size]
+    for name, figure, goal in (
+        ("ms of CPU a node to launch", rows["launch"]["ms"], LAUNCH_MS),
+        ("% of a core while steady", rows["steady"]["share"], SHARE),
+        ("MB of memory", max(row["peak"] for row in rows.values()), MEMORY_MB),
+        ("connections", max(row["connections"] for row in rows.values()), size / 16 + BESIDES),
+        ("s to a decision about faults", rows["faults"]["decided"], DECIDE_S),
+        ("s of CPU to take it down", rows["down"]["cpu"], DOWN_S),
+    ):
+        print(f"{size}: {figure:8.1f} {name}, goal {goal:.0f}: {'met' if figure <= goal else 'MISSED'}")
+        yield figure > goal
 
 
 class Profiles:
-    """Profiles all threads that are started in this process."""
+    """Profiles all threads that are started in this process, by the first word of their names."""
 
     def __init__(self) -> None:
-        self._kept: list[cProfile.Profile] = []
+        self._kept: list[tuple[str, cProfile.Profile]] = []
         run = threading.Thread.run
 
         def profiled(thread: threading.Thread) -> None:
             own = cProfile.Profile(time.thread_time)
-            self._kept.append(own)
+            self._kept.append((re.split(r"[-_ ]", thread.name)[0], own))
             own.runcall(run, thread)
 
-        threading.Thread.run = profiled  # type: ignore[method-assign]
+        threading.Thread.run = profiled  # type: ignore[method-assign,assignment]
 
     def dump(self, path: str) -> None:
-        """Write what is known until now."""
-        for profile in self._kept:
-            profile.disable()
-        stats = pstats.Stats(*self._kept)
-        stats.dump_stats(path)
+        """Write a file for each kind of thread."""
+        for kind in {kind for kind, _ in self._kept}:
+            pstats.Stats(*(own for name, own in self._kept if name == kind)).dump_stats(f"{path}.{kind}")
 
 
 if __name__ == "__main__":
@@ -357,7 +394,9 @@ if __name__ == "__main__":
     at = sys.argv.index("--one")
     profiles = Profiles() if "--profile" in sys.argv else None
     try:
-        one(int(sys.argv[at + 1]), int(sys.argv[at + 2]))
+        rows = one(int(sys.argv[at + 1]), int(sys.argv[at + 2]))
+        if "--out" in sys.argv:
+            Path(sys.argv[sys.argv.index("--out") + 1]).write_text(json.dumps(rows))
     finally:
         if profiles is not None:
             profiles.dump(sys.argv[sys.argv.index("--profile") + 1])

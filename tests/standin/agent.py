@@ -72,7 +72,9 @@ class StandInAgent:
     def reply(self, asked: dict[str, Any]) -> bytes:
         """Return the reply to a request, as JSON."""
         if not self.serves:
-            return b'{"ok": true, "absent": true}' if not self._files else b'{"ok": true, "agent": null, "leftovers": 0}'
+            return (
+                b'{"ok": true, "absent": true}' if not self._files else b'{"ok": true, "agent": null, "leftovers": 0}'
+            )
         answer = _ANSWERS.get(asked["op"])
         return _OK if answer is None else answer(self, asked)
 
@@ -155,12 +157,12 @@ class StandInAgent:
 
 
 _ANSWERS: dict[str, Callable[[StandInAgent, dict[str, Any]], bytes]] = {
-    "hello": StandInAgent._hello,  # noqa: SLF001 a table of its own methods
-    "prepare": StandInAgent._prepare,  # noqa: SLF001
-    "ray": StandInAgent._start_ray,  # noqa: SLF001
-    "signal": StandInAgent._signal,  # noqa: SLF001
-    "kill": StandInAgent._kill,  # noqa: SLF001
-    "stop": StandInAgent._stop,  # noqa: SLF001
-    "status": StandInAgent._say_status,  # noqa: SLF001
-    "supervisor": StandInAgent._supervisor,  # noqa: SLF001
+    "hello": StandInAgent._hello,
+    "prepare": StandInAgent._prepare,
+    "ray": StandInAgent._start_ray,
+    "signal": StandInAgent._signal,
+    "kill": StandInAgent._kill,
+    "stop": StandInAgent._stop,
+    "status": StandInAgent._say_status,
+    "supervisor": StandInAgent._supervisor,
 }

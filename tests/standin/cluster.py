@@ -76,6 +76,8 @@ class StandInCluster:
                 self.changed()
             case "start":
                 return self._start(question["ranks"])
+            case _:
+                pass
         return b'{"ok": true, "protocol": %d}' % PROTOCOL
 
     def _start(self, ranks: list[dict[str, Any]]) -> bytes:

@@ -136,7 +136,8 @@ class StandInChannel:
     """Takes the place of `paramiko.Channel`."""
 
     def __init__(self, transport: StandInTransport, number: int) -> None:
-        self.in_buffer, self.in_stderr_buffer = BufferedPipe(), BufferedPipe()
+        self.in_buffer: Any = BufferedPipe()
+        self.in_stderr_buffer: Any = BufferedPipe()
         self.status_event = threading.Event()
         self.exit_status = -1
         self.closed = self.eof_received = False
@@ -187,11 +188,11 @@ class StandInChannel:
 
     def recv_ready(self) -> bool:
         """Whether stdout has something."""
-        return self.in_buffer.read_ready()
+        return bool(self.in_buffer.read_ready())
 
     def recv_stderr_ready(self) -> bool:
         """Whether stderr has something."""
-        return self.in_stderr_buffer.read_ready()
+        return bool(self.in_stderr_buffer.read_ready())
 
     def recv(self, size: int) -> bytes:
         """Read stdout."""
