@@ -124,10 +124,11 @@ AgentRequest: TypeAlias = (
 
 
 class VerifyRequest(TypedDict):
-    """Read Ray's tables anew."""
+    """Read Ray's tables anew; with `slice`, the reply has its group alone."""
 
     op: Literal["verify"]
     timeout: float
+    slice: NotRequired[str]
 
 
 class ReserveRequest(TypedDict):

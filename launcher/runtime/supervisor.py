@@ -97,13 +97,13 @@ class Supervisor:
             case "status":
                 return self._tables.latest()
             case "verify":
-                return self._tables.fresh(question["timeout"])
+                return _of_slice(self._tables.fresh(question["timeout"]), question.get("slice"))
             case "reserve":
                 ray_api.reserve(question["slice"], question["bundles"], question["slots"], question["within"])
-                return self._tables.fresh(FRESH_S)
+                return _of_slice(self._tables.fresh(FRESH_S), question["slice"])
             case "unreserve":
                 ray_api.unreserve(question["slice"])
-                return self._tables.fresh(FRESH_S)
+                return _of_slice(self._tables.fresh(FRESH_S), question["slice"])
             case "drain":
                 raylet = (question["slot"], question["generation"])
                 refused = ray_api.drain(*raylet, question["deadline"], question["reason"])
@@ -126,6 +126,13 @@ class Supervisor:
         if name not in self._documents:
             self._documents[name] = ray_api.share(shared.packed(self._folder, name))
         return self._documents[name]
+
+
+def _of_slice(tables: TablesReply, key: str | None) -> TablesReply:
+    """Return tables with the group of one slice alone: each of thousands of slices is asked for once."""
+    if key is None or "groups" not in tables:
+        return tables
+    return {**tables, "nodes": [], "groups": [row for row in tables["groups"] if row["slice"] == key]}
 
 
 def main(argv: list[str]) -> int:

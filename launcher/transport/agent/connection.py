@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -120,7 +121,7 @@ class MachineConnection:
     def __init__(self, shell: Shell, access: Access, python: str, changes: Changes, pool: Executor) -> None:
         self._shell = shell
         self._access = access
-        self._argv = (python, "-EsS", "-c", resources.files("launcher.runtime").joinpath("relay.py").read_text())
+        self._argv = (python, "-EsS", "-c", _relay())
         self._changes = changes
         self._pool = pool
         self._talk: Talk | None = None
@@ -284,6 +285,12 @@ class MachineConnection:
         self._closed = True
         if self._talk:
             self._talk.close()
+
+
+@cache
+def _relay() -> str:
+    """Return the text of the relay, which thousands of connections share."""
+    return resources.files("launcher.runtime").joinpath("relay.py").read_text()
 
 
 def line(key: Key, client: AgentClient, request: Mapping[str, Any], limit: float) -> bytes:
