@@ -24,6 +24,9 @@ from launcher.transport.agent.unit_view import KEPT_S, Changes, Key, UnitStandin
 PATIENCE_S = 1.0
 """Seconds for which a look waits for units that have not replied yet."""
 
+MISSED = 0.8
+"""The part of it after which a unit that was asked counts as missed: its request was sent a little after it began."""
+
 FIRST_S = 5.0
 """The same for the first look at a run: its connections have to be made, and nothing is known yet."""
 
@@ -104,7 +107,7 @@ class Poller:
         """Return how each unit stands by its own replies."""
         with self._changes:
             now = time.monotonic()
-            return [self._view(client).standing(now, PATIENCE_S) for client in clients]
+            return [self._view(client).standing(now, MISSED * PATIENCE_S) for client in clients]
 
     def newest(self, client: AgentClient) -> StatusReply:
         """Return the newest reply of a unit, as `look` does, without asking."""
