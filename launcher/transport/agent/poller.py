@@ -37,14 +37,26 @@ FAN_OUT = 256
 """Connections that are made, or written to, at once: a silent machine holds its place for a few seconds."""
 
 
+MOST = 1000
+IDLE_S = 45.0
+"""Seconds without a request after which a connection is closed: before its other end would (`relay.IDLE_S`)."""
+
+SPARED_S = 5.0
+"""Seconds without a request after which one may be closed because there are too many."""
+
 LookRequest: TypeAlias = StatusRequest | ViewsRequest
 
 
 class Poller:
-    """The connections to machines, by how they are reached."""
+    """The connections to machines, by how they are reached.
 
-    def __init__(self, shell: Shell) -> None:
+    One on which nobody asks for `IDLE_S` is closed, and earlier where there are more than `most`.
+    """
+
+    def __init__(self, shell: Shell, most: int = MOST) -> None:
         self._shell = shell
+        self._most = most
+        self._swept = 0.0
         self._changes = Changes()
         self._pool = ThreadPoolExecutor(max_workers=FAN_OUT, thread_name_prefix="look")
         self._machines: dict[Access | None, MachineConnection] = {}
@@ -79,7 +91,19 @@ class Poller:
                         awaited.take(key)
             now = time.monotonic()
             newest = [_newest(views[_key(client)], now) for client in clients]
+            self._close_idle(now)
         return [_status(reply, age) for reply, age in newest]  # takes a while: others may report meanwhile
+
+    def _close_idle(self, now: float) -> None:
+        """Close connections that are not used, now and then."""
+        if now - self._swept < SPARED_S:
+            return
+        self._swept = now
+        idle = [(now - one.used, at) for at, one in self._machines.items() if one.is_idle]
+        surplus = sum(one.is_open for one in self._machines.values()) - self._most
+        for at, (unused, machine) in enumerate(sorted(idle, key=lambda one: -one[0])):
+            if unused > IDLE_S or (at < surplus and unused > SPARED_S):
+                self._pool.submit(self._machines[machine].hang_up)
 
     def ask(self, client: AgentClient, request: Mapping[str, Any], timeout: float) -> Reply | None:
         """Return an agent's reply to a single request.
