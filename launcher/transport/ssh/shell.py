@@ -10,11 +10,11 @@ from launcher.ports import Completed, LearntKey, Take, Talk
 from launcher.ports import Stdin as Input
 from launcher.transport.ssh import command, terminal
 from launcher.transport.ssh.config import Resolver
-from launcher.transport.ssh.connections import ConnectionPool
 from launcher.transport.ssh.dial import Dialler
 from launcher.transport.ssh.exchange import Stdin, exchange
 from launcher.transport.ssh.host_keys import HostKey, HostKeys
 from launcher.transport.ssh.operation import LoginError, LostError, Operation, tail
+from launcher.transport.ssh.pool import KEPT, ConnectionPool
 from launcher.transport.ssh.talk import KeptTalk, SingleTalk
 
 KNOWN_HOSTS = "known_hosts"
@@ -26,15 +26,15 @@ STUCK_S = 30.0
 class SshShell:
     """Runs commands and writes files on machines over SSH.
 
-    `home` keeps the host keys that are learnt; with `strict` none is.
+    `home` keeps the host keys that are learnt; with `strict` none is. So many connections are `kept` without a session.
     """
 
-    def __init__(self, home: Path, *, strict: bool = False) -> None:
+    def __init__(self, home: Path, *, strict: bool = False, kept: int = KEPT) -> None:
         self._resolver = Resolver(home, strict=strict)
         self._keys = HostKeys(home / KNOWN_HOSTS)
         self._dialler = Dialler(self._keys)
         self._stuck: dict[Access, tuple[LoginError, float]] = {}
-        self._links = ConnectionPool(self._resolver.resolve, self._dialler.dial)
+        self._links = ConnectionPool(self._resolver.resolve, self._dialler.dial, kept)
 
     def run(
         self,
