@@ -37,6 +37,8 @@ def endpoint(address: str, port: int) -> str:
 @lru_cache(maxsize=1 << 16)  # each address of an inventory is read for several facts
 def read_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """Return a text as an IP address; None for a name."""
+    if ":" not in text and not text.replace(".", "").isdigit():
+        return None  # most are names, and it takes long to find out why one is no address
     try:
         return ipaddress.ip_address(text)
     except ValueError:
