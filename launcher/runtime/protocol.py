@@ -132,7 +132,7 @@ AgentRequest: TypeAlias = (
 
 
 class VerifyRequest(TypedDict):
-    """Read Ray's tables anew; with `slice`, the reply has its group alone."""
+    """Read Ray's tables anew: the placement group of a slice alone, or all."""
 
     op: Literal["verify"]
     timeout: float

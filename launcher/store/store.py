@@ -186,7 +186,7 @@ class Store:
         Where a power cut loses them, the actions are done again: they are idempotent.
         """
         with self._db.write(durable=False) as db:
-            return tuple(journal.add_receipt(db, run, action, answer, at) for action, answer in ended)
+            return journal.add_receipts(db, run, ended, at)
 
     def receipts_after(self, run: RunId, seq: int) -> tuple[Receipt, ...]:
         """Return the receipts of a run with numbers above `seq`, in order."""
