@@ -16,8 +16,8 @@ from paramiko.buffered_pipe import BufferedPipe, PipeTimeout
 from launcher.core.model.inventory import Access
 from launcher.transport.ssh.config import Settings
 from launcher.transport.ssh.connections import Connection
-from launcher.transport.ssh.pool import ConnectionPool
 from launcher.transport.ssh.operation import Operation
+from launcher.transport.ssh.pool import ConnectionPool
 from launcher.transport.ssh.shell import SshShell
 from tests.standin.frames import CONTROL, Kind, Pieces, piece
 
@@ -234,10 +234,10 @@ class _Way:
 class StandInShell(SshShell):
     """An SSH shell whose connections end at the stand-in machines."""
 
-    def __init__(self, home: Path, path: str, traffic: Traffic, reader: Reader) -> None:
+    def __init__(self, home: Path, path: str, traffic: Traffic, reader: Reader, kept: int) -> None:
         super().__init__(home)
         self._path, self._traffic, self._reader = path, traffic, reader
-        self._links = ConnectionPool(self._settings, self._dial)
+        self._links = ConnectionPool(self._settings, self._dial, kept)
 
     def _settings(self, at: Access, op: Operation) -> Settings:
         del op
