@@ -20,12 +20,11 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
-from . import environment, files, login, logs, procs, rpc, start_files
+from . import agent_environment, environment, files, login, logs, procs, start_files
 from .children import SPAWN
 from .containers.engines import EngineError
 from .containers.enter import Place
 from .containers.keep import Containers, specs
-from .protocol import PROTOCOL, EnvironmentReply
 from .protocol_containers import ContainerSpec
 from .protocol_files import AgentSpec, CommandRequest, RankSpec
 
@@ -103,13 +102,13 @@ def run(folder: Path, agent: AgentSpec | None, request: CommandRequest) -> None:
     try:
         if agent is None:
             raise FileNotFoundError(folder / "agent.json")
-        given = rpc.ask(Path(agent["socket"]), {"op": "environment", "protocol": PROTOCOL}, timeout=10)
+        given = agent_environment.ask(agent)
         life = os.pidfd_open(given["agent"])
-    except (OSError, KeyError, ValueError):
+    except (OSError, ValueError):
         _frame(b"g", b"")
         return
     marked = mark(agent, request["token"])
-    start = start_files.of_agent(cast("EnvironmentReply", given), marked)
+    start = start_files.of_agent(given, marked)
     if start.trouble:
         _frame(b"e", f"nvlaunch: {start.trouble}\n".encode())
     container = inside(folder, request["label"])

@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import files, fuse, procs
+from . import files, fuse, mounts_file, procs
 from .containers import keep
 
 if TYPE_CHECKING:
@@ -61,8 +61,10 @@ def _used(path: Path) -> float:
 
 
 def _lives(path: Path) -> bool:
-    """Whether a run's folder is in use; one with a mount in it must not be removed: its files are a bucket's."""
-    if fuse.below(path):
+    """Whether a run's folder must stay: it is in use, has a mount in it (its files are a bucket's), or the only copy of
+    writes that were not sent to one.
+    """
+    if fuse.below(path) or (path / mounts_file.UNSENT).exists() or not mounts_file.all_sent(path):
         return True
     spec = files.agent_spec(path)
     if spec is None or procs.agents(spec["run"], spec["place"]):

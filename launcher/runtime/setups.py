@@ -10,11 +10,10 @@ import sys
 from pathlib import Path
 from typing import cast
 
-from . import environment, files, interpreter, rpc, start_files
+from . import agent_environment, environment, files, interpreter, start_files
 from .containers.engines import EngineError
 from .containers.enter import Place
 from .containers.keep import Containers, spec_of, specs
-from .protocol import PROTOCOL, EnvironmentReply
 from .protocol_containers import ContainerSpec, ContainerState
 from .protocol_files import AgentSpec, SetupStep
 
@@ -36,7 +35,11 @@ def main(argv: list[str]) -> int:
     agent = files.agent_spec(folder)
     if agent is None:
         return NO_AGENT
-    node = _Node(folder, agent)
+    try:
+        node = _Node(folder, agent)
+    except (OSError, ValueError) as error:
+        print(f"nvlaunch: {error}", flush=True)
+        return NO_AGENT
     made: dict[str, ContainerState] = {}
     try:
         for each in specs(folder):
@@ -72,9 +75,7 @@ class _Node:
 
     def __init__(self, folder: Path, agent: AgentSpec) -> None:
         self._folder = folder
-        self._given = cast(
-            "EnvironmentReply", rpc.ask(Path(agent["socket"]), {"op": "environment", "protocol": PROTOCOL}, timeout=10)
-        )
+        self._given = agent_environment.ask(agent)
         self._secrets = files.read(Path(self._given["secrets"])) or {}
         self._agent = agent
 

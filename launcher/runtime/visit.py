@@ -4,12 +4,12 @@ import os
 import sys
 from pathlib import Path
 
-from . import command, environment, files, rpc, spawn
+from . import agent_environment, command, environment, files, spawn
 from .containers.engines import EngineError
-from .protocol import PROTOCOL
 from .protocol_containers import ContainerSpec
 from .protocol_files import CommandRequest
 
+VISIT_S = 5.0
 TERMINAL = ("TERM", "COLORTERM", "SSH_AUTH_SOCK")
 
 
@@ -35,9 +35,8 @@ def _base(folder: Path) -> dict[str, str]:
     agent = files.agent_spec(folder)
     if agent is not None:
         try:
-            given = rpc.ask(Path(agent["socket"]), {"op": "environment", "protocol": PROTOCOL}, timeout=5)
-            return dict(given["base"])
-        except (OSError, ValueError, KeyError):
+            return dict(agent_environment.ask(agent, VISIT_S)["base"])
+        except (OSError, ValueError):
             pass  # its run is over
     return environment.user(os.environ)
 
@@ -50,7 +49,7 @@ def _inside(
     if agent is None:
         return None
     try:
-        given = rpc.ask(Path(agent["socket"]), {"op": "environment", "protocol": PROTOCOL}, timeout=5)
+        given = agent_environment.ask(agent, VISIT_S)
         token = f"visit.{os.getpid()}"
         env = command.variables(folder, label, {}, {})
         shown: dict[str, str] = {name: terminal[name] for name in ("TERM", "COLORTERM") if name in terminal}
@@ -60,7 +59,7 @@ def _inside(
         env |= shown
         env |= mark
         return command.entered(folder, container, given["base"], memory, env, request, terminal=True)
-    except (OSError, ValueError, KeyError):  # its run is over, or the agent hangs
+    except (OSError, ValueError):  # its run is over, or the agent hangs
         print("nvlaunch: the run's agent does not answer: this shell is not in the container", file=sys.stderr)
         return None
     except EngineError as error:

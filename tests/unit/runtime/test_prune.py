@@ -65,6 +65,16 @@ def test_a_run_that_lives_and_what_is_no_run_of_ours_stay(tmp_path: Path) -> Non
     assert foreign.exists()
 
 
+def test_a_run_with_the_only_copy_of_writes_to_a_bucket_stays(tmp_path: Path) -> None:
+    for number in range(12):
+        left_over(tmp_path / f"run-{number}", f"run-{number}", 100 + number)
+    (tmp_path / "run-11" / "unsent" / "1").mkdir(parents=True)
+    os.utime(tmp_path / "run-11", (0, 0))
+    removed = prune.prune(left_over(tmp_path / "new", "new", 0), spec(False), NOW)
+    assert removed == [tmp_path / "run-10"]
+    assert (tmp_path / "run-11" / "unsent").exists()
+
+
 def test_another_nodes_folder_of_a_shared_home_stays(tmp_path: Path) -> None:
     for number in range(11):
         left_over(tmp_path / f"run-{number}" / "n1", f"run-{number}", 100 + number)
