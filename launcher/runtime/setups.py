@@ -5,6 +5,7 @@ Each has its own group's variables and secrets. A group with a container gets it
 
 import os
 import select
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -118,12 +119,15 @@ class _Node:
         except EngineError as error:
             print(f"nvlaunch: {error}", file=sys.stderr, flush=True)
             return NO_CONTAINER
-        poll = select.poll()
-        while (code := program.code()) is None:
-            if (handle := program.handle()) is not None:
-                poll.register(handle, select.POLLIN)
-            poll.poll(LOOK_S * 1000 if handle is None else None)
-        return code
+        else:
+            poll = select.poll()
+            while (code := program.code()) is None:
+                if (handle := program.handle()) is not None:
+                    poll.register(handle, select.POLLIN)
+                poll.poll(LOOK_S * 1000 if handle is None else None)
+            return code
+        finally:
+            shutil.rmtree(own, ignore_errors=True)
 
     def _variables(self, setup: SetupStep) -> dict[str, str]:
         return {

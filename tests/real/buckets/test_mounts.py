@@ -141,7 +141,7 @@ def test_while_the_store_is_away_programs_wait_and_can_be_killed_and_then_read_o
     store: Store, new_node: NewNode, away: str
 ) -> None:
     (store.bucket("away") / "file").write_text("content")
-    node = new_node({"data": _mount("away")})
+    node = new_node({"data": _mount("away")}, place=away)
     assert node.prepared()["phase"] == "done"
     file = node.folder / "workdir" / "data" / "file"
     marked = {**os.environ, "NVLAUNCH_MARK": f"{node.run}:{node.place}:1:main/0:1"}
