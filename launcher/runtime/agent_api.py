@@ -288,6 +288,8 @@ class AgentApi:
         self._supervision.end()
         with contextlib.suppress(OSError):  # what this process began ends with it, and ranks end with their agent
             self.kill({"op": "kill", "level": "node", "grace": 0})
+        with contextlib.suppress(OSError):
+            self._secrets.unlink(missing_ok=True)
         self._end()
 
     def _end(self) -> None:

@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
     if argv[0] == "stop":
         left = procs.kill(scope(agent, argv[2])) if agent else []
         if agent and not left:
-            forget(agent_folders.secrets(Path(agent["scratch"])), argv[2])
+            forget(agent_folders.memory(Path(agent["scratch"])), argv[2])
         print(json.dumps({"ok": not left, "left": left}))
         return 0
     with contextlib.suppress(ReaderGoneError):

@@ -80,6 +80,7 @@ def test_no_dead_mount_is_left_by_an_agent_or_monitor_that_is_killed(store: Stor
     stopped = node.orphans(op="stop")
     assert stopped["ok"], stopped
     assert node.mounted() == []
+    assert not Path("/dev/shm", node.scratch.name).exists()
 
 
 def test_a_cached_mount_sends_its_writes_before_the_run_ends(store: Store, new_node: NewNode) -> None:

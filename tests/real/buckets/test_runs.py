@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from launcher.core.model.run import RunId
 from launcher.runtime import fuse, procs
+from launcher.setup import layout
 from tests.desk import Desk
 from tests.effort import SOAK
 from tests.real.buckets.store import KEY, SECRET, Store, wait_until
@@ -98,6 +100,8 @@ def test_a_run_keeps_its_mounts_over_restarts_an_absent_store_and_controller_and
         _, err = watch.communicate(timeout=120)
     assert watch.returncode == 0, err
     assert [_mounts(run, place) for place in ("b1", "b2", "b3")] == [0, 0, 0]
+    scratches = [layout.local(str(desk.home), RunId(run), place).scratch for place in ("b1", "b2", "b3", "@head")]
+    assert not [path for path in scratches if Path(path).exists() or Path("/dev/shm", Path(path).name).exists()]
     assert (store.bucket("run-up") / "hello").read_text() == "hello\n"
     assert SECRET not in "".join(_texts(desk.folder))
 
