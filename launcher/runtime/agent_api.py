@@ -26,7 +26,7 @@ from . import (
     rendezvous,
 )
 from .agent_faults import AgentFaults
-from .agent_programs import AgentPrograms
+from .agent_programs import LOGS, AgentPrograms
 from .children import Children
 from .connectivity import Connectivity
 from .containers import keep
@@ -77,8 +77,8 @@ class AgentApi:
         self._setup = WatchedProgram(
             children, folder, log / "provision.log", folder / "setup.json", folder / interpreter.STAGE
         )
-        self._ray = WatchedProgram(children, folder, log / "ray.log")
-        supervisor = WatchedProgram(children, folder, log / "supervisor.log")
+        self._ray = WatchedProgram(children, folder, log / LOGS["ray_start"])
+        supervisor = WatchedProgram(children, folder, log / LOGS["supervisor"])
         self._supervision = Supervision(supervisor, self._ray, self._scratch)
         self._mounts = mounts.Mounts(WatchedProgram(children, folder, log / "mounts.log"), folder, spec)
         self._block = block
@@ -143,12 +143,12 @@ class AgentApi:
             "member": self._member,
             "ray": self._ray.status(),
         }
+        self._images.exchange(request, status)
         if self.heartbeats:
             status["heartbeat_ages"], status["listening"] = self.heartbeats.ages(), self.heartbeats.listening
             status["supervisor"] = self._supervision.ask({"op": "status"}, SUPERVISOR_S)
             return self._faults.added_to(status)
         status["setup"] = self._setup.status()
-        self._images.exchange(request, status)
         status["ranks"] = ranks.statuses(self._folder, self._quiet, self._faults.ends)
         if "head" in request and self._member is None:
             self.heartbeat.hint(*request["head"])

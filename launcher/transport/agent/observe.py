@@ -37,9 +37,9 @@ class Observer:
         names = [node.name for node in run.fleet.nodes]
         clients, head = [self._addresses.slot(run, name) for name in names], self._addresses.head(run)
         asked = self._requests(run)
-        told = self._poller.look([*clients, head], [*(asked[name] for name in names), {"op": "status"}])
+        told = self._poller.look([*clients, head], [*(asked[name] for name in names), self._of_head(run)])
         _check_protocol(run, told)
-        containers.fix_identities(self._addresses.home, run, told[:-1])
+        containers.fix_identities(self._addresses.home, run, told)
         ending = run.wanted is Wanted.NOTHING
         replies = zip(names, told[:-1], strict=True)
         address = head.access.address
@@ -53,6 +53,11 @@ class Observer:
     def _note_head(self, run: Run, head: AgentClient, reply: StatusReply) -> None:
         if reply["ok"] and head.blocks.has(reply.get("block", 0)):
             self._heartbeat_servers[run.id] = (head.access.address, head.blocks.ports(reply["block"]).heartbeat)
+
+    def _of_head(self, run: Run) -> StatusRequest:
+        """Return the request to the agent of the head, which has a container where its Ray is that of an image."""
+        images = containers.identities(self._addresses.home, run)
+        return {"op": "status", "images": images} if images else {"op": "status"}
 
     def _requests(self, run: Run) -> dict[NodeName, StatusRequest]:
         """Return the request to each agent, with the machines that it is to probe."""
