@@ -6,7 +6,7 @@ from enum import Enum
 
 from launcher.core.control.liveness import Silence
 from launcher.core.control.state import Tick
-from launcher.core.model.observation import AgentReport, Phase, RankReport
+from launcher.core.model.observation import AgentReport, Phase, RankReport, Seen
 from launcher.core.model.record import Exit
 from launcher.core.model.run import Member, MemberName
 
@@ -31,7 +31,7 @@ class Condition(Enum):
     SERVING = "serving"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: one is made for each slot in each tick
 class SlotView:
     """What the rules look at: a slot, its node and raylet, its rank or driver.
 
@@ -74,7 +74,7 @@ def fix_conditions(tick: Tick) -> None:
 
 def all_conditions(tick: Tick) -> dict[MemberName, Condition]:
     """Return the condition of every slot."""
-    return {member.name: condition(tick, member) for member in tick.index.members}
+    return dict(tick.conditions) or {member.name: condition(tick, member) for member in tick.index.members}
 
 
 def condition(tick: Tick, member: Member) -> Condition:
@@ -82,7 +82,27 @@ def condition(tick: Tick, member: Member) -> Condition:
 
     Once conditions are fixed, return the fixed one.
     """
-    return tick.conditions.get(member.name) or classify(_view(tick, member))
+    fixed = tick.conditions.get(member.name)
+    if fixed is not None:
+        return fixed
+    return Condition.SERVING if serves(tick, member) else classify(_view(tick, member))
+
+
+def serves(tick: Tick, member: Member) -> bool:
+    """Whether a slot is SERVING, by the same rules in a tenth of the time: most slots are, in most ticks.
+
+    False also where only the table can tell.
+    """
+    record = tick.record
+    slot = record.slots[member.name]
+    view = tick.seen.nodes.get(slot.node)
+    if not isinstance(view, Seen) or (agent := view.agent) is None:
+        return False
+    if member.name in record.exits or slot.node in record.failed_nodes or tick.fencing(slot.node):
+        return False
+    if agent.ray.phase is not Phase.RUNNING or agent.ray.generation != slot.generation:
+        return False
+    return agent.setup.phase is Phase.DONE and (rank := rank_report(tick, member)) is not None and rank.running
 
 
 def needed(tick: Tick, member: Member) -> Condition:
@@ -102,9 +122,14 @@ def rank_report(tick: Tick, member: Member) -> RankReport | None:
     A slot of a group with a driver has no rank of its own: it has the report of the driver, from the driver's node.
     """
     rank = tick.index.driver(member) or member
-    agent, attempt = tick.agent(tick.node_of(rank)), tick.gang_of(rank).attempt
-    reports = agent.ranks if agent else ()
-    return next((one for one in reports if (one.member, one.attempt) == (rank.name, attempt)), None)
+    agent = tick.agent(tick.record.slots[rank.name].node)
+    if agent is None or not agent.ranks:
+        return None
+    name, attempt = rank.name, tick.gang_of(rank).attempt
+    for one in agent.ranks:
+        if one.attempt == attempt and one.member == name:
+            return one
+    return None
 
 
 def _view(tick: Tick, member: Member) -> SlotView:

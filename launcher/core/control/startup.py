@@ -25,10 +25,11 @@ def acquire_leases(tick: Tick) -> None:
     `record.requested`; `actions`.
     """
     record, spare = tick.record, tick.seen.drained.keys() - tick.holders.keys()
+    returning = tick.in_flight.any("return_spare") or any(key.kind == "return_spare" for key in tick.actions)
     wanted = [
         name
         for name in tick.index.slice_of
-        if name not in record.failed_nodes and name not in spare and not spares.goes_back(tick, name)
+        if name not in record.failed_nodes and name not in spare and not (returning and spares.goes_back(tick, name))
     ]
     fenced = {kill.node for kill in tick.kills.values()}
     for name in wanted:

@@ -211,7 +211,7 @@ class Tick:
 
     def fencing(self, node: NodeName) -> bool:
         """Whether a kill of more than ranks is decided on a node and has no receipt."""
-        return self._fencing[node] > 0
+        return bool(self._fencing) and self._fencing[node] > 0
 
     def drop_kill(self, key: ActionKey) -> None:
         """Drop a kill that has its receipt, or that has nothing left to kill."""
