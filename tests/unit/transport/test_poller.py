@@ -128,6 +128,11 @@ def look(sight: Poller, *names: str) -> list[dict[str, Any]]:
     return sight.look([site(name) for name in names], [{"op": "status"} for _ in names])
 
 
+def act(sight: Poller, name: str) -> None:
+    with sight.acting([site(name)]):
+        pass
+
+
 def until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 10
     while not holds():
@@ -205,7 +210,7 @@ def test_one_question_at_a_time_is_under_way(sight: Poller, machines: Machines) 
 def test_an_action_ends_what_was_seen_before_it(sight: Poller, machines: Machines) -> None:
     look(sight, "n1")
     machines.by["n1"].silent = True
-    sight.touch(site("n1"))
+    act(sight, "n1")
     assert look(sight, "n1")[0] == {"ok": False, "message": "no reply in time"}
 
 
@@ -223,7 +228,7 @@ def test_a_late_answer_of_before_an_action_is_not_taken_for_one_of_after_it(sigh
     machines.by["n2"] = Slow()
     look(sight, "n2")
     look(sight, "n2")  # its question is under way when the action ends
-    sight.touch(site("n2"))
+    act(sight, "n2")
     hold.set()
     until(lambda: bool(look(sight, "n2")[0]["ok"]))
     assert look(sight, "n2")[0]["block"] >= 3
