@@ -139,7 +139,10 @@ class VerifyRequest(TypedDict):
 
 
 class ReserveRequest(TypedDict):
-    """Create the placement group of a slice, packed on the label in `within`."""
+    """Create the placement group of a slice, packed on the label in `within`.
+
+    Without `bundles` it is one that takes all of the nodes labelled with `slots`.
+    """
 
     op: Literal["reserve"]
     slice: str
