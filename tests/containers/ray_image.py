@@ -24,8 +24,17 @@ def ray_rootfs(path: Path) -> Path:
     """Write a root file system as a tar: shell, tools, Python and Ray. Its Python has a module `only_in_image`."""
     rootfs(path)
     with tarfile.open(path, "a") as tar:
+        written = set(tar.getnames())  # Docker takes no file twice
+
+        def chosen(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
+            left_out = any(f"/{part}" in f"/{info.name}" for part in _LEFT_OUT)
+            if left_out or (info.name in written and not info.isdir()):
+                return None
+            written.add(info.name)
+            return info
+
         for name, source in _files():
-            tar.add(source, name, filter=_without_caches)
+            tar.add(source, name, filter=chosen)
         made = tarfile.TarInfo(f"{_packages()}/only_in_image.py")
         made.size = len(ONLY)
         tar.addfile(made, BytesIO(ONLY.encode()))
@@ -45,22 +54,20 @@ def _files() -> Iterator[tuple[str, Path]]:
     for entry in library.iterdir():
         if entry.name not in _LIBRARY_LEFT_OUT:
             yield f"{HOME}/{library.relative_to(base)}/{entry.name}", entry
-    programs = [python, *(str(one) for one in library.glob("lib-dynload/*.so"))]
-    told = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=False).stdout
-    for word in sorted(set(told.split())):
-        if word.startswith("/") and not word.endswith(":"):
-            yield word.lstrip("/"), Path(os.path.realpath(word))
     for distribution in _needed("ray"):
         for top in sorted({str(file).split("/")[0] for file in distribution.files or ()} - {"..", "__pycache__"}):
             yield f"{_packages()}/{top}", Path(str(distribution.locate_file(top)))
-    which = subprocess.run(["ldd", str(_raylet())], capture_output=True, text=True, check=True).stdout
-    for word in which.split():
-        if word.startswith("/"):
+    core = Path(str(metadata.distribution("ray").locate_file("ray/core")))
+    programs = [core / "src/ray" / name for name in ("raylet/raylet", "gcs/gcs_server")]
+    told = _told([Path(python), *library.glob("lib-dynload/*.so"), *core.rglob("*.so*"), *programs])
+    for word in sorted(set(told.split())):
+        if word.startswith("/") and not word.endswith(":"):
             yield word.lstrip("/"), Path(os.path.realpath(word))
 
 
-def _raylet() -> Path:
-    return Path(str(metadata.distribution("ray").locate_file("ray/core/src/ray/raylet/raylet")))
+def _told(programs: list[Path]) -> str:
+    """Return which libraries programs need, as `ldd` writes it."""
+    return subprocess.run(["ldd", *programs], capture_output=True, text=True, check=False).stdout
 
 
 def _needed(name: str) -> list[metadata.Distribution]:
@@ -77,8 +84,3 @@ def _needed(name: str) -> list[metadata.Distribution]:
             if wanted.marker is None or wanted.marker.evaluate({"extra": ""}):
                 todo.append(wanted.name)
     return list(found.values())
-
-
-def _without_caches(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    left = any(f"/{part}" in f"/{info.name}" for part in _LEFT_OUT) or "__pycache__" in info.name
-    return None if left else info

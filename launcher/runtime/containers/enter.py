@@ -10,7 +10,6 @@ import os
 import re
 import select
 import shlex
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from pathlib import Path
 from .. import procs
 from ..environment import MARK
 from ..protocol_containers import ContainerSpec, ContainerState
-from .engines import EngineError, engine, last_line, variables
+from .engines import engine, told, variables
 
 ENTER_S = 60.0
 LOOK_S = 0.05
@@ -109,15 +108,7 @@ class Place:
     ) -> "InnerProgram":
         """Start a program; EngineError says why it has not started."""
         command = self.command(own, env, argv, log=log, umask=umask, at=at)
-        given = {**self.client_env, MARK: env[MARK]}
-        try:
-            done = subprocess.run(command, env=given, capture_output=True, stdin=subprocess.DEVNULL, timeout=ENTER_S)
-        except subprocess.TimeoutExpired:
-            raise EngineError(f"`{command[0]}` has not answered within {ENTER_S:.0f} s", hung=True) from None
-        except OSError as error:
-            raise EngineError(f"`{command[0]}` cannot be started: {(error.strerror or str(error)).lower()}") from None
-        if done.returncode != 0:
-            raise EngineError(last_line(done.stderr) or f"`{command[0]}` ended with {done.returncode}")
+        told(command, {**self.client_env, MARK: env[MARK]}, ENTER_S)
         return InnerProgram(own)
 
 

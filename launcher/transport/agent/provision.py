@@ -85,7 +85,7 @@ class Provisioner:
     def spec(self, run: Run, client: AgentClient) -> AgentSpec:
         """Return what the agent of a unit is started with."""
         holder = describe_holder(run.name, run.id, self._owner)
-        return {
+        spec: AgentSpec = {
             "protocol": PROTOCOL,
             "run": run.id,
             "place": client.layout.place,
@@ -108,8 +108,10 @@ class Provisioner:
             "nested": bool(client.layout.former[1]),
             "ray": interpreter.MINOR,
             "interpreter": self._interpreter(run, client),
-            "image_ray": run.task.ray_group is not None,
         }
+        if run.task.ray_group is not None:
+            spec["image_ray"] = True
+        return spec
 
     def _interpreter(self, run: Run, client: AgentClient) -> InterpreterSpec | None:
         if client.shared or run.task.ray_group is not None:
