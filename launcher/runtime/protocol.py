@@ -132,10 +132,11 @@ AgentRequest: TypeAlias = (
 
 
 class VerifyRequest(TypedDict):
-    """Read Ray's tables anew."""
+    """Read Ray's tables anew: the placement group of a slice alone, or all."""
 
     op: Literal["verify"]
     timeout: float
+    slice: NotRequired[str]
 
 
 class ReserveRequest(TypedDict):

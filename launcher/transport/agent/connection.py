@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -57,7 +58,7 @@ class MachineConnection:
     def __init__(self, shell: Shell, access: Access, python: str, changes: Changes, pool: Executor) -> None:
         self._shell = shell
         self._access = access
-        self._argv = (python, "-EsS", "-c", resources.files("launcher.runtime").joinpath("relay.py").read_text())
+        self._argv = (python, "-EsS", "-c", _relay())
         self._changes = changes
         self._pool = pool
         self._talk: Talk | None = None
@@ -70,6 +71,7 @@ class MachineConnection:
         self._numbers = itertools.count()
         self._waiting: dict[str, Future[RelayAnswer]] = {}
         self._longest = replies.LINE
+        self.used = 0.0
         self.views: dict[Key, UnitView] = {}
 
     def look(self, wanted: Mapping[Key, tuple[AgentClient, Mapping[str, Any]]]) -> None:
@@ -92,6 +94,7 @@ class MachineConnection:
                 lines.append(line(key, client, request, AGENT_S))
         if not lines:
             return
+        self.used = now
         if self._talk:
             self._pool.submit(self._send, self._talk, lines)
         else:
@@ -106,11 +109,29 @@ class MachineConnection:
         """
         if self._talk is None:
             return None
-        number = str(next(self._numbers))
+        number, self.used = str(next(self._numbers)), time.monotonic()
         asked: Future[RelayAnswer] = Future()
         self._waiting[number] = asked
         self._pool.submit(self._send, self._talk, [line(("", number), client, request, limit)])
         return asked
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection."""
+        return self._talk is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is one on which no request is under way. Called with the lock of `changes` held."""
+        return self._talk is not None and not self._waiting and not self._pending()
+
+    def hang_up(self) -> None:
+        """Close a connection that is idle; the next request makes a new one."""
+        with self._changes:
+            talk = self._talk if self.is_idle else None
+            self._talk = None if talk else self._talk
+        if talk:
+            talk.close()
 
     def _may_dial(self, now: float) -> bool:
         return not self._dialling and not self._closed and now - self._dialled >= PAUSE_S
@@ -158,7 +179,7 @@ class MachineConnection:
         finally:  # whatever came: a connection without a reader must not stay
             if wrong:
                 talk.give_up()
-            self._lost(wrong or talk.last_words())
+            self._lost(wrong or talk.last_words(), of=talk)
             talk.close()
 
     def _hear(self, talk: Talk) -> str:
@@ -209,9 +230,11 @@ class MachineConnection:
             view.fail(found.get("message", "no reply"))
         return (key,)
 
-    def _lost(self, message: str, refusal: Refusal | None = None) -> None:
+    def _lost(self, message: str, refusal: Refusal | None = None, *, of: Talk | None = None) -> None:
         message = message[: replies.MAX_TEXT]
         with self._changes:
+            if of is not self._talk:  # it was idle and was closed; there may be another one
+                return
             self._talk, self._dialling = None, False
             pending = self._pending()
             for key in pending:
@@ -229,6 +252,12 @@ class MachineConnection:
         self._closed = True
         if self._talk:
             self._talk.close()
+
+
+@cache
+def _relay() -> str:
+    """Return the text of the relay, which thousands of connections share."""
+    return resources.files("launcher.runtime").joinpath("relay.py").read_text()
 
 
 def line(key: Key, client: AgentClient, request: Mapping[str, Any], limit: float) -> bytes:

@@ -5,10 +5,11 @@ Nodes in doubt, those with something under way, those that probe others, and a f
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 from launcher.core.model.nodeset import NodeName
 from launcher.runtime.protocol import StatusReply
-from launcher.transport.agent.stream import HeadStream
+from launcher.transport.agent.stream import HeadStream, StreamedStatus, facts
 from launcher.transport.agent.unit_view import UnitStanding
 
 DOUBT_S = 2.0
@@ -63,7 +64,8 @@ class DirectQuestions:
     def __init__(self, nodes: Sequence[NodeName], now: float) -> None:
         self._nodes = nodes
         self._turns = Turns(nodes, now)
-        self._settled: dict[NodeName, tuple[str, int]] = {}
+        self._settled: dict[NodeName, dict[str, Any]] = {}
+        self._known: dict[NodeName, StreamedStatus] = {}
 
     def due(self, now: float) -> list[NodeName]:
         """Return the nodes whose turn has come."""
@@ -72,7 +74,13 @@ class DirectQuestions:
     def settle(self, node: NodeName, reply: StatusReply) -> None:
         """Take note of a direct reply: what it says need not be asked for again."""
         if "version" in reply:
-            self._settled[node] = reply["version"]
+            self._settled[node] = facts(reply)
+
+    def _is_settled(self, node: NodeName, status: StreamedStatus) -> bool:
+        """Whether the node itself has said the same last."""
+        if self._known.get(node) is not status and self._settled.get(node) == facts(status.reply):
+            self._known[node] = status
+        return self._known.get(node) is status
 
     def doubtful(self, stream: HeadStream, standings: Sequence[UnitStanding], *, silent: bool) -> set[NodeName]:
         """Return the nodes to ask, by what is known; `silent`: the head's agent does not answer."""
@@ -87,7 +95,7 @@ class DirectQuestions:
                 asked.add(node)
             elif unit.touched > unit.of and unit.touched > stream.confirmed(node) - DOUBT_S:
                 touched.append(node)
-            elif not status.steady and status.version != self._settled.get(node):
+            elif not status.steady and not self._is_settled(node, status):
                 news.append(node)
         asked.update(news[:CROWD])
         if len(touched) <= CROWD:

@@ -24,6 +24,9 @@ from launcher.transport.agent.unit_view import KEPT_S, Changes, Key, UnitStandin
 PATIENCE_S = 1.0
 """Seconds for which a look waits for units that have not replied yet."""
 
+MISSED = 0.8
+"""The part of it after which a unit that was asked counts as missed: its request was sent a little after it began."""
+
 FIRST_S = 5.0
 """The same for the first look at a run: its connections have to be made, and nothing is known yet."""
 
@@ -34,14 +37,26 @@ FAN_OUT = 256
 """Connections that are made, or written to, at once: a silent machine holds its place for a few seconds."""
 
 
+MOST = 1000
+IDLE_S = 45.0
+"""Seconds without a request after which a connection is closed: before its other end would (`relay.IDLE_S`)."""
+
+SPARED_S = 5.0
+"""Seconds without a request after which one may be closed because there are too many."""
+
 LookRequest: TypeAlias = StatusRequest | ViewsRequest
 
 
 class Poller:
-    """The connections to machines, by how they are reached."""
+    """The connections to machines, by how they are reached.
 
-    def __init__(self, shell: Shell) -> None:
+    One on which nobody asks for `IDLE_S` is closed, and earlier where there are more than `most`.
+    """
+
+    def __init__(self, shell: Shell, most: int = MOST) -> None:
         self._shell = shell
+        self._most = most
+        self._swept = 0.0
         self._changes = Changes()
         self._pool = ThreadPoolExecutor(max_workers=FAN_OUT, thread_name_prefix="look")
         self._machines: dict[Access | None, MachineConnection] = {}
@@ -76,7 +91,19 @@ class Poller:
                         awaited.take(key)
             now = time.monotonic()
             newest = [_newest(views[_key(client)], now) for client in clients]
+            self._close_idle(now)
         return [_status(reply, age) for reply, age in newest]  # takes a while: others may report meanwhile
+
+    def _close_idle(self, now: float) -> None:
+        """Close connections that are not used, now and then."""
+        if now - self._swept < SPARED_S:
+            return
+        self._swept = now
+        idle = [(now - one.used, at) for at, one in self._machines.items() if one.is_idle]
+        surplus = sum(one.is_open for one in self._machines.values()) - self._most
+        for at, (unused, machine) in enumerate(sorted(idle, key=lambda one: -one[0])):
+            if unused > IDLE_S or (at < surplus and unused > SPARED_S):
+                self._pool.submit(self._machines[machine].hang_up)
 
     def ask(self, client: AgentClient, request: Mapping[str, Any], timeout: float) -> Reply | None:
         """Return an agent's reply to a single request.
@@ -104,7 +131,7 @@ class Poller:
         """Return how each unit stands by its own replies."""
         with self._changes:
             now = time.monotonic()
-            return [self._view(client).standing(now, PATIENCE_S) for client in clients]
+            return [self._view(client).standing(now, MISSED * PATIENCE_S) for client in clients]
 
     def newest(self, client: AgentClient) -> StatusReply:
         """Return the newest reply of a unit, as `look` does, without asking."""

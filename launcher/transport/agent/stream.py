@@ -29,7 +29,9 @@ from launcher.transport.agent import replies
 from launcher.transport.agent.unit_view import KEPT_S
 
 DISTRUST_S = 300.0
-"""Seconds for which all nodes are asked directly once the head has contradicted one of them."""
+"""Seconds for which all nodes are asked directly once the head has contradicted one; twice as long each time."""
+
+MOST_DOUBLED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class HeadStream:
         self._rows: dict[NodeName, StreamedStatus] = {}
         self._direct: dict[NodeName, _DirectReply] = {}
         self._unchecked: set[NodeName] = set()
-        self._distrusted_until = -math.inf
+        self._contradicted, self._distrusted_until = 0, -math.inf
         self.warnings: list[str] = []
 
     @property
@@ -133,6 +135,8 @@ class HeadStream:
     def _check_lag(self) -> None:
         """Check that the head has what nodes said directly before the time that it vouches for."""
         for node in tuple(self._unchecked):
+            if not self.is_trusted:
+                return
             found, direct = self._rows.get(node), self._direct[node]
             if found is None or self.confirmed(node) <= direct.came:
                 continue
@@ -143,10 +147,10 @@ class HeadStream:
     def compare(self, node: NodeName, reply: StatusReply, asked: float) -> None:
         """Compare the direct reply of a node, which was asked at `asked`, with what the head says of it."""
         version = reply.get("version")
-        if version is None:
+        if version is None or not self.is_trusted:
             return
         found, former = self._rows.get(node), self._direct.get(node)
-        if found is not None and found.version == version and _facts(found.reply) != _facts(reply):
+        if found is not None and found.version == version and facts(found.reply) != facts(reply):
             self._distrust(node, "changed a status on its way")
         elif found is not None and found.taken < asked and _is_older(version, found.version):
             self._distrust(node, "has a status that the node has never had")
@@ -162,10 +166,11 @@ class HeadStream:
         self._unchecked.add(node)
 
     def _distrust(self, node: NodeName, what: str) -> None:
-        if self.is_trusted:
-            how = f"for {DISTRUST_S / 60:.0f} minutes all nodes are asked directly"
-            self.warnings.append(f"the head's agent {what} (`{node}`): {how}")
-        self._distrusted_until = self._clock() + DISTRUST_S
+        lasts = DISTRUST_S * 2**self._contradicted
+        how = f"for {lasts / 60:.0f} minutes all nodes are asked directly"
+        self.warnings.append(f"the head's agent {what} (`{node}`): {how}")
+        self._contradicted = min(self._contradicted + 1, MOST_DOUBLED)
+        self._distrusted_until = self._clock() + lasts
         self._epoch, self._number, self.asked = "", 0, -math.inf
         self._rows.clear()
         self._unchecked.clear()
@@ -211,7 +216,8 @@ def _is_older(one: tuple[str, int], other: tuple[str, int]) -> bool:
     return one[0] == other[0] and one[1] < other[1]
 
 
-def _facts(reply: StatusReply) -> dict[str, Any]:
+def facts(reply: StatusReply) -> dict[str, Any]:
+    """Return what of a reply changes only by an event."""
     return lasting(cast("dict[str, Any]", reply))
 
 
