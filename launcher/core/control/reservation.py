@@ -89,7 +89,7 @@ def _reserve(tick: Tick, part: Slice, group: GroupReport | None) -> None:
     if tick.in_flight.has(ActionKey("reserve", slice=part.key)):
         return  # by its labels of then: whether they are those of now is seen once the group is there
     if part.key in record.stale and not removed:
-        _remove(tick, part.key, Why.RELOCATE, f"{part.key} has moved{part.to_place}")
+        tick.do(Unreserve(reason=_why_stale(tick, part), slice=part.key))
         return
     record.stale.discard(part.key)
     if group is None or removed:
@@ -103,6 +103,13 @@ def _reserve(tick: Tick, part: Slice, group: GroupReport | None) -> None:
             _verify(tick, part, group)
     else:
         _hasten(tick, part, group)
+
+
+def _why_stale(tick: Tick, part: Slice) -> Reason:
+    """Return why a slice's placement group is of no use: what ended the attempt of a rank there, or its move."""
+    ended = (tick.gang_of(member).broken for member in tick.index.by_slice[part.key])
+    moved = Reason(why=Why.RELOCATE, message=f"{part.key} has moved{part.to_place}")
+    return next((reason for reason in ended if reason is not None), moved)
 
 
 def _verify(tick: Tick, part: Slice, group: GroupReport) -> None:
