@@ -102,9 +102,14 @@ def rank_report(tick: Tick, member: Member) -> RankReport | None:
     A slot of a group with a driver has no rank of its own: it has the report of the driver, from the driver's node.
     """
     rank = tick.index.driver(member) or member
-    agent, attempt = tick.agent(tick.node_of(rank)), tick.gang_of(rank).attempt
-    reports = agent.ranks if agent else ()
-    return next((one for one in reports if (one.member, one.attempt) == (rank.name, attempt)), None)
+    agent = tick.agent(tick.node_of(rank))
+    if agent is None:
+        return None
+    attempt = tick.gang_of(rank).attempt
+    for one in agent.ranks:
+        if one.attempt == attempt and one.member == rank.name:
+            return one
+    return None
 
 
 def _view(tick: Tick, member: Member) -> SlotView:
@@ -135,7 +140,10 @@ def classify(at: SlotView) -> Condition:
 
 def footing(at: SlotView) -> Condition:
     """Return the condition of a slot's node and raylet, whatever its rank did."""
-    return next(found for matches, found in _RULES if matches(at))
+    for matches, found in _RULES:
+        if matches(at):
+            return found
+    raise AssertionError("the last rule matches always")
 
 
 # The first row that matches wins.
