@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
     from .protocol_ray import GroupStatus, RayNodeStatus
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised with each change of what is sent. Every request and every status carries it, and both ends compare it."""
 
 ALWAYS_ANSWERED = ("hello", "stop")  # whatever their protocol: is it there, and end
@@ -269,6 +269,7 @@ class StatusReply(Reply):
     followed: NotRequired[str | None]  # the address of the head that these two are about
     head_bound: NotRequired[bool]  # no slot outlives the head's agent on the same machine
     refusal: NotRequired[str]  # in place of a reply: how the machine keeps the launcher out
+    silent: NotRequired[float]  # in place of a reply: s since the request that was answered last
     reachable: NotRequired[dict[str, bool]]
     heartbeat_ages: NotRequired[dict[str, float]]
     listening: NotRequired[float]

@@ -202,7 +202,7 @@ def apply_sightings(tick: Tick) -> None:
     returned = {name for name in record.since.unseen if tick.sees(name)}
     for name, view in tick.seen.nodes.items():
         if isinstance(view, Unseen):
-            tick.lasted(record.since.unseen, name)
+            record.since.unseen.setdefault(name, tick.seen.at - view.silent)
             continue
         record.since.unseen.pop(name, None)
         record.stopped.pop(name, None)
