@@ -14,9 +14,10 @@ read: the head's agent counts it when it reads it, and its ages stand still unti
 The node stops at s + self_stop; the head's side counts it as lost at t + self_stop + margin. The margin is for killing.
 In the other direction the head can receive a heartbeat whose reply is lost, but only one, since TCP opens no further
 connection whose replies are lost; so t <= s + PERIOD_S + REPLY_S. A head that is cut off stops `self_stop` after that,
-and the ranks of its own node one period later: within the margin for heads, which is larger. The same holds for s as the
-last heartbeat that something on the head's machine may have taken, since a connection that is refused carries none: so
-a machine that refuses most nodes (it was installed anew, or its head's agent is gone) runs nothing of the run either.
+and the ranks of its own node one period later: within the margin for heads, which is larger. The same holds for s as
+the last heartbeat that something on the head's machine may have taken, since a connection that is refused carries none:
+so a machine that refuses most nodes (it was installed anew, or its head's agent is gone) runs nothing of the run
+either.
 
 On that machine the head's agent may have ended before it could stop the ranks beside it, and to them a refusal would be
 a sign of life. So it publishes when it would be cut off if it heard nothing more (`deadline.py`). Where it does not
