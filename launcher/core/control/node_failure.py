@@ -119,7 +119,7 @@ def _fail_silent(tick: Tick, node: NodeName) -> None:
     message = f"NotReady: {fencing.no_contact(tick, node)}"
     if proof is None:
         others = "; ".join(against(tick.seen, node, head=tick.head_node))
-        fencing.power_off(tick, node, f"{message}; {others}" if others else message)
+        fencing.power_off_silent(tick, node, f"{message}; {others}" if others else message)
         return
     if tick.started or node in record.joined:
         record.stopped[node] = proof  # until it is seen again: the end of the run need not wait for it

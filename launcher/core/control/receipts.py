@@ -215,7 +215,7 @@ def apply_sightings(tick: Tick) -> None:
         record.stopped.pop(name, None)
     for name, view in tick.seen.nodes.items():
         if isinstance(view, Unseen):
-            tick.lasted(record.since.unseen, name)
+            record.since.unseen.setdefault(name, tick.seen.at - view.silent)
         elif view.agent is not None and name not in record.leased and name in record.requested:
             record.leased.add(name)
     if isinstance(tick.seen.head, Unseen):
