@@ -71,7 +71,6 @@ class Supervisor:
         return self._documents[name]
 
 
-
 def main(argv: list[str]) -> int:
     """Connect to Ray and answer until killed: `supervisor SCRATCH HOST:PORT`."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO, stream=sys.stderr)

@@ -158,13 +158,19 @@ def record(most: int) -> list[dict[str, float]]:
                 for group in groups
                 for at in range(TRAYS)
             ]
-            actors = [Rank.options(scheduling_strategy=one, name=f"a{at}", lifetime="detached", get_if_exists=True)
-                      .remote() for at, one in enumerate(strategies)]
+            actors = [
+                Rank.options(scheduling_strategy=one, name=f"a{at}", lifetime="detached", get_if_exists=True).remote()
+                for at, one in enumerate(strategies)
+            ]
             asked = time.monotonic() - since
             ray.get([actor.ready.remote() for actor in actors], timeout=300)
             took = time.monotonic() - since
-            last = {"actors": len(actors), "asked": 1e3 * asked / len(actors), "ready": 1e3 * took / len(actors),
-                    "gcs": 1e3 * (cpu_of(gcs) - used) / len(actors)}
+            last = {
+                "actors": len(actors),
+                "asked": 1e3 * asked / len(actors),
+                "ready": 1e3 * took / len(actors),
+                "gcs": 1e3 * (cpu_of(gcs) - used) / len(actors),
+            }
             print(json.dumps(last), flush=True)
             since, used = time.monotonic(), cpu_of(gcs)
             time.sleep(10)

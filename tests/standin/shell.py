@@ -16,8 +16,8 @@ from paramiko.buffered_pipe import BufferedPipe, PipeTimeout
 from launcher.core.model.inventory import Access
 from launcher.transport.ssh.config import Settings
 from launcher.transport.ssh.connections import Connection
-from launcher.transport.ssh.pool import ConnectionPool
 from launcher.transport.ssh.operation import Operation
+from launcher.transport.ssh.pool import ConnectionPool
 from launcher.transport.ssh.shell import SshShell
 from tests.standin.frames import CONTROL, Kind, Pieces, piece
 

@@ -16,7 +16,7 @@ from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import AgentReport, Head, HeadSeen, Observation, Phase, Seen, Sign, Unseen
 from launcher.core.model.placement import Slice
 from launcher.core.model.record import Evidence, Gang, Outcome, Record, Retry
-from launcher.core.model.run import GangName, Member, MemberName, Run
+from launcher.core.model.run import GangName, Member, MemberName, Run, Slot
 from launcher.core.model.run_index import index_of
 
 if TYPE_CHECKING:  # `conditions` judges a slot of a tick
