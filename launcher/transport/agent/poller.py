@@ -239,4 +239,6 @@ def _newest(view: UnitView, now: float) -> tuple[object, float]:
     silent: StatusReply = {"ok": False, "message": f"{message}, since {since}" if since else message}
     if view.refusal is not None:
         silent["refusal"] = view.refusal.name
+    if view.reply is not None and view.of >= view.touched:
+        silent["silent"] = now - view.of
     return silent, 0.0

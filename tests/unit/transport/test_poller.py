@@ -234,6 +234,30 @@ def test_a_late_answer_of_before_an_action_is_not_taken_for_one_of_after_it(sigh
     assert look(sight, "n2")[0]["block"] >= 3
 
 
+def test_connections_that_nobody_uses_are_closed_and_made_again(
+    sight: Poller, machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(poller, "SPARED_S", 0.0)
+    look(sight, "n1", "n2", "n3")
+    monkeypatch.setattr(poller, "IDLE_S", 0.05)
+    until(lambda: bool(look(sight, "n1")) and sum(one.is_open for one in sight._machines.values()) == 1)
+    assert machines.by["n2"].dials == 1
+    assert look(sight, "n2")[0]["ok"]
+    assert machines.by["n2"].dials == 2
+    assert machines.by["n2"].given_up == 0
+
+
+def test_no_more_connections_are_kept_than_allowed(
+    sight: Poller, machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(poller, "SPARED_S", 0.0)
+    monkeypatch.setattr(sight, "_most", 10)
+    names = [f"n{at}" for at in range(50)]
+    assert all(told["ok"] for told in look(sight, *names)), "a look may have as many as it asks"
+    until(lambda: bool(look(sight, "n1")) and sum(one.is_open for one in sight._machines.values()) == 10)
+    assert machines.by["n1"].dials == 1, "the one in use is not closed"
+
+
 def asked(sight: Poller, name: str, question: dict[str, Any], timeout: float = 5.0) -> dict[str, Any] | None:
     return sight.ask(site(name), question, timeout)
 

@@ -115,7 +115,8 @@ def test_what_cannot_be_shown_leaves_no_former_status(sight: Sight, row: str) ->
 
 
 def test_of_nodes_that_are_none_of_the_run_nothing_is_kept(sight: Sight) -> None:
-    sight.told(**{f"x{at}": status(1) for at in range(50)})
+    rows: dict[str, Any] = {f"x{at}": status(1) for at in range(50)}
+    sight.told(**rows)
     assert not sight.stream._rows
 
 
