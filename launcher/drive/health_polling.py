@@ -1,6 +1,6 @@
 """Polls the health of a run's nodes in the background.
 
-Each once a minute, in a large run more seldom; suspected ones at once.
+Each once a minute, suspected ones at once.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,20 +19,11 @@ from launcher.ports import Clock, Nodes
 EVERY_S = 60.0
 """How often each node is polled (s); the nodes are spread over this time."""
 
-MOST_A_SECOND = 5.0
-"""Nodes that are polled each second, besides suspected ones. A poll costs this machine some 18 ms of CPU with a new
-connection to the node, which is closed again in a large run: a tenth of a core. So 300 nodes are polled each minute."""
-
 AGAIN_S = 1.0
 """The shortest time between two polls of one node (s)."""
 
 FAN_OUT = 32
 """Nodes polled at the same time; a hung driver occupies one place for half a minute."""
-
-
-def period(nodes: int) -> float:
-    """Return how often each of so many nodes is polled (s)."""
-    return max(EVERY_S, nodes / MOST_A_SECOND)
 
 
 class HealthPoller:
@@ -78,7 +69,7 @@ class HealthPoller:
             new = [name for name in wanted if name not in self._wanted and name in places]
             self._wanted = frozenset(wanted)
             for name in new:
-                self._schedule(name, self._next.get(name, now + period(len(places)) * places[name] / len(places)))
+                self._schedule(name, self._next.get(name, now + EVERY_S * places[name] / len(places)))
         busy: list[tuple[float, NodeName]] = []
         while self._queue and self._queue[0][0] <= now:
             due, name = heappop(self._queue)
@@ -88,7 +79,7 @@ class HealthPoller:
                 busy.append((due, name))
             elif name in self._wanted or name in doubted:
                 self._begun[name] = now
-                self._schedule(name, now + period(len(places)))
+                self._schedule(name, now + EVERY_S)
                 self._ask(run, name)
         for one in busy:
             heappush(self._queue, one)

@@ -10,7 +10,7 @@ import pytest
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Health, Sign, Symptom, Unseen
 from launcher.core.model.run import Run
-from launcher.drive.health_polling import AGAIN_S, EVERY_S, HealthPoller, period
+from launcher.drive.health_polling import AGAIN_S, EVERY_S, HealthPoller
 from tests.situations import make_run, name
 
 RUN = make_run(slices=1, nodes=3, spares=0)
@@ -115,24 +115,3 @@ def test_a_node_out_of_sight_keeps_what_was_known_of_it(checkups: HealthPoller, 
 def test_what_is_not_of_the_run_is_not_asked(checkups: HealthPoller, asked: Asked) -> None:
     checkups.begin(RUN, (NodeName("r9-n9"),), {NodeName("r9-n8")})
     assert asked.times == {}
-
-
-def test_a_large_run_is_polled_at_a_bounded_rate_and_a_doubted_node_at_once(
-    asked: Asked, checkups: HealthPoller
-) -> None:
-    large = make_run(slices=60, nodes=10, spares=0)
-    nodes = large.placement.nodes
-    for _ in range(300):
-        checkups.begin(large, nodes, ())
-        for node in list(asked.open):
-            asked.answer(node, Health(at=0.0))
-        _ = checkups.health
-        asked.clock.at += 1.0
-    polls = [at for times in asked.times.values() for at in times]
-    assert set(asked.times) == set(nodes)
-    assert all(sum(at <= one < at + 10 for one in polls) <= 60 for at in range(100, 400, 10))
-    assert period(600) == 120.0
-    doubted = nodes[7]
-    before = len(asked.times[doubted])
-    checkups.begin(large, nodes, (doubted,))
-    assert len(asked.times[doubted]) == before + 1
