@@ -74,9 +74,7 @@ class AgentApi:
         self._secrets = agent_folders.secrets(self._scratch) / "secrets.json"
         self._filter = SecretFilter(self._secrets)
         log = folder / "log"
-        self._setup = WatchedProgram(
-            children, folder, log / "provision.log", folder / "setup.json", folder / interpreter.STAGE
-        )
+        self._setup = WatchedProgram(children, folder, log / "provision.log", folder / "setup.json", staged=True)
         self._ray = WatchedProgram(children, folder, log / "ray.log")
         supervisor = WatchedProgram(children, folder, log / "supervisor.log")
         self._supervision = Supervision(supervisor, self._ray, self._scratch)

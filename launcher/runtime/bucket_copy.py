@@ -6,7 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from . import bucket_commands
 from .protocol_buckets import BucketSpec
@@ -24,6 +24,10 @@ _NO_ROOM = "max transfer limit reached"
 _RESERVE = 1 << 30
 
 
+Tell: TypeAlias = Callable[[int, int, str], object]
+"""Is given the bytes that are copied, those that there are, and what else is to be said of a copy."""
+
+
 class CopyError(Exception):
     """A bucket cannot be copied; the message says why."""
 
@@ -34,9 +38,7 @@ class CopyLog:
     `last` is the last error.
     """
 
-    def __init__(
-        self, tell: Callable[[str], object], show: Callable[[str], object], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, tell: Tell, show: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> None:
         self._tell = tell
         self._show = show
         self._clock = clock
@@ -69,7 +71,7 @@ class CopyLog:
             raise CopyError(f"nothing has been copied for {quiet:.0f} s")
         if stats.get("lastError"):
             self.last = str(stats["lastError"])[:LINE]
-        self._tell(progress(stats) + (f"; nothing new for {quiet:.0f} s" if quiet >= QUIET_S else ""))
+        self._tell(_number(stats, "bytes"), _number(stats, "totalBytes"), _quiet(quiet))
 
     def _say(self, message: str) -> None:
         if not message:
@@ -88,7 +90,7 @@ def copy(
     to: str,
     env: Mapping[str, str],
     umask: int,
-    tell: Callable[[str], object],
+    tell: Tell,
     show: Callable[[str], object],
 ) -> None:
     """Copy a bucket to a path; CopyError, OSError."""
@@ -118,10 +120,16 @@ def copy(
         raise CopyError(log.last or f"rclone ended with {running.returncode}")
 
 
-def progress(stats: Mapping[str, Any]) -> str:
-    """Return how far a copy is, from the numbers that rclone logs."""
-    done, size = stats.get("transfers", 0), stats.get("totalTransfers", 0)
-    return f"{done} of {size} files, {amount(stats.get('bytes', 0))} of {amount(stats.get('totalBytes', 0))}"
+def _number(stats: Mapping[str, Any], name: str) -> int:
+    value = stats.get(name)
+    return value if isinstance(value, int) else 0
+
+
+def _quiet(seconds: float) -> str:
+    """Return how long nothing has been copied, in few steps; empty for a short time."""
+    if seconds < QUIET_S:
+        return ""
+    return f"; nothing new for {f'{seconds // 60:.0f} min' if seconds >= 60 else '30 s'}"
 
 
 def amount(size: float) -> str:

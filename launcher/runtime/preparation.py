@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from . import environment, files, interpreter, rclone
+from . import environment, files, interpreter, rclone, stage
 from .agent_programs import AgentPrograms
 from .containers.pins import FixedImages
 from .mounts import Mounts
 from .protocol import PrepareRequest, Reply
 from .protocol_files import AgentSpec
 from .watched import WatchedProgram
-
-COPYING = "copying files"
 
 
 class Preparation:
@@ -79,5 +77,5 @@ class Preparation:
         return {"ok": True}
 
     def _need(self, name: Literal["workdir", "wheels", "rclone", "images"]) -> Reply:
-        self._setup.set_stage(COPYING)
+        self._setup.set_stage(stage.COPYING)
         return {"ok": True, "need": name}

@@ -28,7 +28,7 @@ def fetch(url: str, to: Path, **env: str) -> list[str]:
     shown: list[str] = []
     spec: Any = {"web": True, "remote": url, "to": str(to)}
     given = {"PATH": "/usr/bin:/bin", "RCLONE_CONFIG": "/dev/null", "HOME": str(to.parent), **env}
-    bucket_copy.copy(str(rclone.here()), spec, str(to), given, 0o022, lambda _: None, shown.append)
+    bucket_copy.copy(str(rclone.here()), spec, str(to), given, 0o022, lambda *_: None, shown.append)
     return shown
 
 
@@ -80,15 +80,16 @@ def _stats(**numbers: object) -> str:
 
 
 def test_a_copy_that_stands_still_is_said_and_then_given_up() -> None:
-    now, told = [0.0], list[str]()
-    log = bucket_copy.CopyLog(told.append, lambda _: None, lambda: now[0])
-    for moment, count in ((0.0, 10), (2.0, 1000), (20.0, 1000), (40.0, 1000)):
+    now, told = [0.0], list[tuple[int, int, str]]()
+    log = bucket_copy.CopyLog(lambda *said: told.append(said), lambda _: None, lambda: now[0])
+    for moment, count in ((0.0, 10), (2.0, 1000), (20.0, 1000), (40.0, 1000), (200.0, 1000)):
         now[0] = moment
         log.read(_stats(transfers=1, bytes=count))
     assert told[1:] == [
-        "1 of 2 files, 1 KB of 2 KB",
-        "1 of 2 files, 1 KB of 2 KB",
-        "1 of 2 files, 1 KB of 2 KB; nothing new for 38 s",
+        (1000, 2000, ""),
+        (1000, 2000, ""),
+        (1000, 2000, "; nothing new for 30 s"),
+        (1000, 2000, "; nothing new for 3 min"),
     ]
     now[0] = 500.0
     log.read(_stats(transfers=1, bytes=1000, checking=["large"]))
@@ -101,7 +102,7 @@ def test_a_copy_that_stands_still_is_said_and_then_given_up() -> None:
 
 def test_of_many_errors_the_first_are_shown_and_the_last_is_the_reason() -> None:
     shown: list[str] = []
-    log = bucket_copy.CopyLog(lambda _: None, shown.append)
+    log = bucket_copy.CopyLog(lambda *_: None, shown.append)
     for number in range(1000):
         log.read(json.dumps({"level": "error", "object": f"f{number}", "msg": "x" * 1000}))
     log.read("[" * 100_000)
