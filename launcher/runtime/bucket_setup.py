@@ -9,6 +9,7 @@ from typing import cast
 
 from . import agent_environment, bucket_commands, bucket_copy, environment, files, mounts_file, stage
 from .protocol_buckets import BUCKETS, BucketSpec, BucketsSpec, MissingKeyError, rclone_environment
+from .protocol_rclone import CopyError
 from .rclone import NoRcloneError, Rclone
 
 FAILED = 75
@@ -46,7 +47,7 @@ def main(argv: list[str]) -> int:
         for bucket in given.spec["buckets"]:
             if bucket["mode"] == "COPY":
                 _copy(folder, given, bucket)
-    except bucket_copy.CopyError as error:
+    except CopyError as error:
         _show(str(error))
         return FAILED
     except (NoRcloneError, MissingKeyError, OSError, ValueError) as error:
@@ -73,8 +74,8 @@ def _copy(folder: Path, given: Given, bucket: BucketSpec) -> None:
 
     try:
         bucket_copy.copy(given.program, bucket, to, given.env(bucket), given.umask, tell, _show)
-    except bucket_copy.CopyError as error:
-        raise bucket_copy.CopyError(f"cannot copy {url} to {to}: {error}") from None
+    except CopyError as error:
+        raise CopyError(f"cannot copy {url} to {to}: {error}") from None
     _show(f"copied {url} to {to}")
 
 
