@@ -76,6 +76,14 @@ def variables(mine: Mapping[str, str], user: Mapping[str, str]) -> dict[str, str
     return found
 
 
+def shared_sockets(folder: Path) -> list[str]:
+    """Return the options that put the sockets of a head into a folder in memory, which all containers of a node have.
+
+    Ray connects a driver to the head's own raylet where that is on its machine, and a driver has a container of its own.
+    """
+    return [f"--raylet-socket-name={folder / 'raylet'}", f"--plasma-store-socket-name={folder / 'plasma'}"]
+
+
 def guarded(python: str, package: str, part: str, argv: list[str]) -> list[str]:
     """Return the command of a part of Ray in a container that ends with this process, which follows it."""
     return [python, package, "ray_guard", str(os.getpid()), part, *argv]
