@@ -38,9 +38,9 @@ def _run(folder: Path, group: str, log: str, part: str, rest: list[str]) -> int:
     state, noted = setups.ready(folder, spec, Path(log))
     own = Path(given["secrets"]).parent / f"{part}.{os.getpid()}"
     own.mkdir(mode=0o700, exist_ok=True)
-    if "--head" in rest:
-        rest = [*rest, *image_ray.shared_sockets(own)]
     env = image_ray.variables(os.environ, _of_user(folder, given) if part == "ray_start" else {})
+    if "--head" in rest:
+        rest, env = image_ray.of_head(rest, Path(agent["scratch"]), own.parent), {**env, **image_ray.SMALL_LOGS}
     program = Place(folder, spec, state, given["base"]).start(
         own,
         env,

@@ -222,7 +222,7 @@ def test_setup_runs_in_a_container_whose_first_setup_was_killed_and_once_in_each
 
 def test_a_client_that_writes_without_end_is_an_error_and_fills_no_memory(tmp_path: Path) -> None:
     docker = client_that_says(tmp_path, 'head -c 30000000 /dev/zero | tr "\\0" x >&2; echo >&2; echo last >&2; exit 1')
-    with pytest.raises(EngineError, match="^x*\\s*last$|^last$"):
+    with pytest.raises(EngineError, match=r"^last$"):
         docker.client.run("version")
     endless = client_that_says(tmp_path, "cat /dev/zero")
     with pytest.raises(EngineError, match="writes more than"):
