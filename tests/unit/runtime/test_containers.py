@@ -34,6 +34,7 @@ ASKED = Creation(
     groups=(44,),
     program=("sh", "-c", "wait", "name", "/hold"),
     mounts=(("/run-folder", "/run-folder", False), ("/data", "/in", True)),
+    followed=frozenset(["/run-folder"]),
     limits=(("memlock", -1, -1),),
     devices=("/dev/infiniband",),
     gpus=True,
@@ -50,10 +51,24 @@ def test_docker_makes_a_container_that_shares_the_node() -> None:
     for part in (
         "--network host --ipc host --pid host --user 1000:1000 --env NVLAUNCH_MARK=r:n1:container --entrypoint sh",
         "--group-add 44 --ulimit memlock=-1:-1",
+        "--mount type=bind,source=/run-folder,target=/run-folder,bind-propagation=rslave",
         "--mount type=bind,source=/data,target=/in,readonly --device /dev/infiniband --gpus all --cap-add=SYS_PTRACE",
     ):
         assert part in words
     assert words.endswith("box@sha256:1 -c wait name /hold")
+
+
+MOUNTINFO = """22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+23 22 0:5 / /dev rw - devtmpfs none rw
+30 22 0:40 / /data\\040disk rw master:7 - nfs4 server:/x rw
+31 22 0:41 / /own rw - tmpfs none rw
+"""
+
+
+def test_later_mounts_are_followed_where_the_node_tells_of_them() -> None:
+    paths = ["/home/u/run", "/data disk/run", "/own/run", "/dev/shm/run"]
+    assert keep.propagating(MOUNTINFO, paths) == {"/home/u/run", "/data disk/run"}
+    assert keep.propagating("", paths) == frozenset()
 
 
 def test_podman_takes_gpus_by_cdi_and_keeps_the_user_without_root(monkeypatch: pytest.MonkeyPatch) -> None:
