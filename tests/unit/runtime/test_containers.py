@@ -202,7 +202,7 @@ def here(tmp_path: Path) -> Iterator[Path]:
     images.fix({"a/box:1": f"id:{ID}"})
     base = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)}
     given = {"ok": True, "base": base, "secrets": str(scratch / "secrets.json")}
-    rpc.serve(tmp_path / "s", lambda asked: given if asked["op"] == "environment" else images.asked(asked))  # type: ignore[arg-type, return-value]
+    rpc.serve(tmp_path / "s", lambda asked: given if asked["op"] == "environment" else images.asked(asked))  # type: ignore[arg-type]
     (tmp_path / "setup.sh").write_text(f"echo ran >>{tmp_path}/ran\n")
     shared.keep(tmp_path, "abc", lambda: zlib.compress(json.dumps({"envs": {"main": {}}, "addresses": {}}).encode()))
     variables = {"shared": "abc", "group": "main", "node": {}, "own": {}, "addresses": {}}
