@@ -244,7 +244,8 @@ def _wait(own: Path, script: RankScript, agent: int, deadline: str) -> int | Non
         if handle is not None:
             poll.register(handle, select.POLLIN if code is None else 0)
         soon = script.inside and (code is not None or handle is None)
-        ready = [handle for handle, _ in poll.poll((SOON_S if soon else LOOK_S) * 1000)]
+        left = Deadline.read(deadline) + LATE_S - now()
+        ready = [handle for handle, _ in poll.poll(min(SOON_S if soon else LOOK_S, max(0.0, left) + SOON_S) * 1000)]
         if lease in ready or now() > Deadline.read(deadline) + LATE_S:
             return None
         if reading.fileno() in ready:

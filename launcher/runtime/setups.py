@@ -4,17 +4,17 @@ Each has its own group's variables and secrets. A group with a container gets it
 """
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import cast
 
-from . import environment, files, interpreter, rpc, start_files
+from . import agent_environment, environment, files, interpreter, start_files
 from .containers import image_ray
 from .containers.engines import EngineError
 from .containers.enter import Place
 from .containers.keep import Containers, spec_of, specs
-from .protocol import PROTOCOL, EnvironmentReply
 from .protocol_containers import ContainerSpec, ContainerState, SetUpFile
 from .protocol_files import AgentSpec, SetupStep
 
@@ -35,7 +35,11 @@ def main(argv: list[str]) -> int:
     agent = files.agent_spec(folder)
     if agent is None:
         return NO_AGENT
-    node = _Node(folder, agent)
+    try:
+        node = _Node(folder, agent)
+    except (OSError, ValueError) as error:
+        print(f"nvlaunch: {error}", flush=True)
+        return NO_AGENT
     made: dict[str, ContainerState] = {}
     try:
         for each in specs(folder):
@@ -83,9 +87,7 @@ class _Node:
 
     def __init__(self, folder: Path, agent: AgentSpec) -> None:
         self._folder = folder
-        self._given = cast(
-            "EnvironmentReply", rpc.ask(Path(agent["socket"]), {"op": "environment", "protocol": PROTOCOL}, timeout=10)
-        )
+        self._given = agent_environment.ask(agent)
         self._secrets = files.read(Path(self._given["secrets"])) or {}
         self._agent = agent
 
@@ -128,7 +130,10 @@ class _Node:
         except EngineError as error:
             print(f"nvlaunch: {error}", file=sys.stderr, flush=True)
             return NO_CONTAINER
-        return program.wait()
+        else:
+            return program.wait()
+        finally:
+            shutil.rmtree(own, ignore_errors=True)
 
     def note(self, spec: ContainerSpec, state: ContainerState) -> SetUpFile:
         """Note that a group's container is set up; EngineError where it has to have Ray, and has not the right one."""
