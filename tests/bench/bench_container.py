@@ -2,7 +2,6 @@
 
 `bench_container.py [TRIES]`; needs root and Docker. Two runs with real Ray, each on a node of local racks: the program
 of each is killed in turn, and the time counts until it has begun again.
-
 """
 
 import contextlib
@@ -65,8 +64,8 @@ def main() -> None:
         for name in took:
             _begun(folder / name, 1, desk, name)
         for at in range(tries):
-            for name in took:
-                took[name].append(_again(folder / name, at + 1, desk, name))
+            for name, times in took.items():
+                times.append(_again(folder / name, at + 1, desk, name))
         with_one, without = statistics.median(took["inside"]), statistics.median(took["outside"])
         ratio = with_one / without
         row = "; ".join(f"{name} {' '.join(f'{one:.2f}' for one in times)}" for name, times in took.items())
