@@ -23,7 +23,7 @@ from . import ray_demand
 from .protocol import RankStart, Reply
 from .protocol_ray import BundleStatus, GroupStatus, RayNodeStatus
 from .rank_actor import RankActor
-from .ray_tables import Labels, Tables
+from .ray_tables import ClusterTables, Labels
 
 NAMESPACE = "nvlaunch"
 NODE_ID = "ray.io/node-id"
@@ -58,7 +58,7 @@ def dashboard() -> int | None:
     return int(port) if port.isdecimal() else None
 
 
-def tables() -> Tables:
+def tables() -> ClusterTables:
     """Return Ray's nodes that have our labels, and the placement groups.
 
     Of groups of one name the newest counts.
@@ -71,7 +71,7 @@ def tables() -> Tables:
             groups[row["name"]] = _group(row, labels)
     ours = [node for node in nodes if SLOT in node["Labels"]]
     alive = [ray.NodeID.from_hex(node["NodeID"]) for node in ours if node["Alive"]]
-    return Tables([_node(node) for node in ours], groups, labels, alive)
+    return ClusterTables([_node(node) for node in ours], groups, labels, alive)
 
 
 def all_alive(raylets: Sequence[object]) -> bool:

@@ -30,7 +30,7 @@ BUSY, CALM = 3.0, 19.0
 _SETTLED = ("CREATED", "REMOVED")
 
 
-class Tables(NamedTuple):
+class ClusterTables(NamedTuple):
     """Nodes that have our labels, and placement groups by name; labels by the id of a node, and the raylets alive."""
 
     nodes: list[RayNodeStatus]
@@ -42,7 +42,7 @@ class Tables(NamedTuple):
 class RayAnswers(Protocol):
     """What is asked of Ray: `ray_api`."""
 
-    def tables(self) -> Tables:
+    def tables(self) -> ClusterTables:
         """Return all nodes and groups."""
 
     def all_alive(self, raylets: Sequence[object]) -> bool:
@@ -67,7 +67,7 @@ class RayTables:
     def __init__(self, ray: RayAnswers) -> None:
         self._ray = ray
         self._changed = threading.Condition()
-        self._tables = Tables([], {}, {}, [])
+        self._tables = ClusterTables([], {}, {}, [])
         self._answered = 0.0
         self._begun = 0.0
         self._due = 0.0

@@ -8,7 +8,7 @@ import pytest
 
 from launcher.runtime import ray_tables
 from launcher.runtime.protocol_ray import GroupStatus
-from launcher.runtime.ray_tables import Labels, RayTables, Tables
+from launcher.runtime.ray_tables import ClusterTables, Labels, RayTables
 
 
 class StandIn:
@@ -21,7 +21,7 @@ class StandIn:
         self.takes = 0.0
         self.during: threading.Event | None = None
 
-    def tables(self) -> Tables:
+    def tables(self) -> ClusterTables:
         self.readings += 1
         groups = {key: self._row(key) for key in self.states}
         nodes = [
@@ -30,7 +30,7 @@ class StandIn:
         if self.during is not None:
             self.during.wait(5)
         time.sleep(self.takes)
-        return Tables(nodes, groups, dict(self.alive), list(self.alive))  # type: ignore[arg-type]
+        return ClusterTables(nodes, groups, dict(self.alive), list(self.alive))  # type: ignore[arg-type]
 
     def all_alive(self, raylets: Sequence[object]) -> bool:
         return set(raylets) <= self.alive.keys()
