@@ -25,11 +25,11 @@ from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-WAVE = 6
+WAVE = 4
 """Raylets that are started at once: more die of Ray's own limit of 30 s on a small machine."""
 TRAYS = 4
 """Raylets in a domain, and bundles in a group, while real ones are recorded."""
-LIMIT_S = 780.0
+LIMIT_S = 480.0
 """When to start no more raylets (s)."""
 TIMES = 30
 STEADY_S = 30.0
@@ -115,6 +115,7 @@ def record(most: int) -> None:
 
     from launcher.runtime import ray_api
 
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # the raylets end with this process
     begun, rows = time.monotonic(), []
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="rl") as folder:
         raylets = Raylets(Path(folder))
@@ -127,14 +128,15 @@ def record(most: int) -> None:
                 await_alive(ray, raylets.count)
                 rows.append(sized(ray, ray_api, reserved, gcs))
                 print(json.dumps(rows[-1]), flush=True)
-            print(json.dumps(actors(ray, ray_api, sorted(reserved)[:3], gcs)), flush=True)
             since, used = time.monotonic(), cpu_of(gcs)
             time.sleep(10)
-            print(json.dumps({"gcs idle, ms of CPU/s": 1e3 * (cpu_of(gcs) - used) / (time.monotonic() - since)}))
+            idle = 1e3 * (cpu_of(gcs) - used) / (time.monotonic() - since)
+            print(json.dumps({"gcs idle, ms of CPU a second": idle}), flush=True)
+            extrapolate(rows)
+            print(json.dumps(actors(ray, ray_api, sorted(reserved)[:3], gcs)), flush=True)
         finally:
             ray.shutdown()
             raylets.end()
-    extrapolate(rows)
 
 
 def sized(ray, ray_api, reserved: set[str], gcs: int) -> dict[str, float]:
