@@ -159,6 +159,7 @@ class Loop:
             drained=self._store.ledger.drained(run.fleet.name),
             suspects=self._suspects,
             room=self._room,
+            warn=lambda message: self._store.journal.warn(self._run.id, "look", message, time.time()),
             kept_out=self._store.checks.history.kept_out(run.fleet, self._record.failed_nodes, time.time()),
         )
 

@@ -123,10 +123,12 @@ def reserve(key: str, bundles: list[dict[str, float]], slots: list[str], within:
     """Create the placement group of a slice, unless it exists.
 
     It has one bundle for each slot, on the node that is labelled with the slot. `within` packs all of them on one value
-    of a label.
+    of a label. Without `bundles` each takes all of the CPUs and GPUs of its node: so a spare is held. ValueError where
+    Ray has no such node.
     """
     if _find(key) is not None:
         return
+    bundles = bundles or [_whole(slot) for slot in slots]
     # STRICT_SPREAD, never PACK: a PACK group that lost a node makes the scheduler spin and blocks all other groups
     # (ray-project/ray#65147).
     placement_group(
@@ -136,6 +138,15 @@ def reserve(key: str, bundles: list[dict[str, float]], slots: list[str], within:
         topology_strategy={NODE_ID: "STRICT_SPREAD", **within},
         bundle_label_selector=[{SLOT: slot} for slot in slots],
     )
+
+
+def _whole(slot: str) -> dict[str, float]:
+    """Return all CPUs and GPUs of the node that is labelled with a slot."""
+    for node in ray.nodes():
+        if node["Alive"] and node["Labels"].get(SLOT) == slot:
+            return {name: count for name, count in node["Resources"].items() if name in ("CPU", "GPU") and count}
+    message = f"Ray has no raylet of `{slot}`"
+    raise ValueError(message)
 
 
 def unreserve(key: str) -> None:

@@ -159,17 +159,28 @@ class SimHost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RayGroup:
+    """A placement group that is asked for since a time.
+
+    `labels` are those of the raylets of its bundles; without any, they are those of the slice's slots.
+    """
+
+    since: float
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ray:
     """The Ray head of a run.
 
-    `since` its tables exist, `begun_at` its newest process; `groups` says since when each slice's placement group is
-    asked for. `node` is where it lives, None for a machine of its own, and `cluster` which incarnation of the run's Ray
-    it is.
+    `since` its tables exist, `begun_at` its newest process; `groups` are the placement groups of slices, and those that
+    hold spares, by name. `node` is where it lives, None for a machine of its own, and `cluster` which incarnation of
+    the run's Ray it is.
     """
 
     since: float
     begun_at: float
-    groups: Mapping[str, float]
+    groups: Mapping[str, RayGroup]
     node: str | None = None
     cluster: int = 0
 
@@ -222,7 +233,15 @@ def load_world(text: str | None) -> SimWorld:
         return SimWorld()
     row: dict[str, Any] = json.loads(text)
     watches = tuple(Watch(**watch) for watch in row["watches"])
-    return SimWorld(began_at=row["began_at"], ray=Ray(**row["ray"]) if row["ray"] else None, watches=watches)
+    return SimWorld(began_at=row["began_at"], ray=_ray(row["ray"]) if row["ray"] else None, watches=watches)
+
+
+def _ray(row: dict[str, Any]) -> Ray:
+    groups = {  # a row of an earlier version has only the time
+        key: RayGroup(since=one["since"], labels=tuple(one["labels"])) if isinstance(one, dict) else RayGroup(since=one)
+        for key, one in row["groups"].items()
+    }
+    return Ray(**{**row, "groups": groups})
 
 
 def _plain(value: object) -> dict[str, object]:

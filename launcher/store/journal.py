@@ -20,6 +20,7 @@ _ADD = """INSERT INTO journal (run, seq, at, kind, subject, message, reason, rec
     VALUES (:run, :seq, :at, :kind, :subject, :message, :reason, :receipt, :times, :evidence)"""
 _LAST = """SELECT seq, message, times FROM journal
     WHERE run = ? AND subject = ? AND kind = 'receipt' ORDER BY seq DESC LIMIT 1"""
+RECEIPTS = "SELECT receipt FROM journal WHERE run = ? AND seq > ? AND receipt IS NOT NULL ORDER BY seq"
 
 FOLD = 3
 """After so many equal failures of one action in a row, further ones replace the last entry: a node that is unreachable

@@ -154,7 +154,7 @@ def _view(tick: Tick, member: Member) -> SlotView:
         agent=tick.agent(slot.node),
         rank_runs=rank is not None and rank.running,
         generation=slot.generation,
-        in_ray=tick.ray.get((member.slot, slot.generation)),
+        in_ray=tick.in_ray(member),
     )
 
 

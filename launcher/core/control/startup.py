@@ -2,6 +2,7 @@
 
 from launcher.core.control import spares
 from launcher.core.control.conditions import Condition, needed
+from launcher.core.control.slots.spare_raylets import other_raylet, raylet_kill
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import CONNECT_S, EXPIRED_S, PATIENCE_S
 from launcher.core.model.actions import Acquire, Join, Prepare, Reason, Release, Why
@@ -53,7 +54,9 @@ def _was_leased(tick: Tick, name: NodeName) -> bool:
 def bring_up(tick: Tick) -> None:
     """Prepare each leased node that has a slot, and join it to Ray once prepared.
 
-    Reads `conditions`, the head. Writes `record.joined`; `actions`.
+    A raylet that the node still runs, as a spare or for another slot, is killed first.
+
+    Reads `conditions`, the head. Writes `record.joined`, `kills`; `actions`.
     """
     for member in tick.index.members:
         found = needed(tick, member)
@@ -64,6 +67,9 @@ def bring_up(tick: Tick) -> None:
         match found:
             case Condition.LEASED:
                 tick.do(Prepare(reason=why_start(tick, member), node=slot.node, member=slot.member))
+            case Condition.PREPARED if (stray := other_raylet(tick, slot.node, slot.generation)) is not None:
+                message = f"{slot.node} runs the raylet of generation {stray}"
+                tick.kill(raylet_kill(tick, member, slot.node, stray, Reason(why=Why.REJOIN, message=message)))
             case Condition.PREPARED if tick.head_begun():
                 tick.record.joined.add(slot.node)
                 tick.do(Join(reason=why_start(tick, member), slot=slot))

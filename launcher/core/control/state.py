@@ -67,7 +67,7 @@ class Tick:
         self.tail: tuple[str, ...] = ()
         self.wake_at = float("inf")
         self._fencing = Counter(kill.node for kill in self.kills.values() if kill.level is not Level.RANK)
-        self._newest = max((slot.generation for slot in slots.values()), default=0)
+        self.record.newest_generation = max(self.record.newest_generation, *(one.generation for one in slots.values()))
         self._idle: dict[str, tuple[NodeName, ...]] = {}
         self._just_silent: dict[RackName, tuple[NodeName, ...]] = {}
         self._starting = set(self._to_start())
@@ -127,9 +127,13 @@ class Tick:
     def silence(self, node: NodeName) -> Silence:
         """Return what the witnesses say of a node out of sight."""
         owner = self.index.by_name[self.holders[node]] if node in self.holders else None
-        in_ray = self.ray.get((owner.slot, self.record.slots[owner.name].generation)) if owner else None
+        in_ray = self.in_ray(owner) if owner else None
         head = HeadPlace.of(self.head_node, self.record, self.index)
         return silence(self.seen, node, quiet=self.quiet(node), head=head, in_ray=in_ray)
+
+    def in_ray(self, member: Member) -> bool | None:
+        """Whether Ray lists the raylet of a slot as alive; None where Ray does not list it."""
+        return self.ray.get(((slot := self.record.slots[member.name]).label(member), slot.generation))
 
     def just_silent(self, rack: RackName) -> Sequence[NodeName]:
         """Return the nodes of a rack that have only just fallen silent."""
@@ -247,23 +251,19 @@ class Tick:
             if attempts > self.index.node_attempts(node):
                 self.fail_node(node, evidence)
 
-    def give(self, member: Member, node: NodeName) -> None:
-        """Give a slot and those colocated with it to a node, or to their own anew.
+    def new_generation(self, after: int | None = None) -> int:
+        """Return a generation that no raylet has had; `after` one of a slot that stays, the next of that slot."""
+        found = (self.record.newest_generation if after is None else after) + 1
+        self.record.newest_generation = max(self.record.newest_generation, found)
+        return found
 
-        The generation is higher than that of any slot: the node may have run a raylet of another slot.
-        """
-        slot, owner, since = self.record.slots[member.name], self.index.node_owner(member), self.record.since
-        generation = (slot.generation if node == slot.node else self._newest) + 1
-        self._newest = max(self._newest, generation)
-        if self.holders.get(slot.node) == owner.name:
-            del self.holders[slot.node]
-        self.holders[node] = owner.name
-        for moved in {slot.node, node} & self.index.slice_of.keys():
+    def hold_at(self, node: NodeName, owner: MemberName, before: NodeName) -> None:
+        """Note that a slot has moved to a node from the one `before`, or stays."""
+        if self.holders.get(before) == owner:
+            del self.holders[before]
+        self.holders[node] = owner
+        for moved in {before, node} & self.index.slice_of.keys():
             self._idle.pop(self.index.slice_of[moved].key, None)
-        for one in self.index.colocated(member):
-            since.joining.pop(one.name, None)
-            since.dead_in_ray.pop(one.name, None)
-            self.record.slots[one.name] = Slot(member=one.name, node=node, generation=generation)
 
     def break_gang(self, name: GangName, reason: Reason, *, spend: bool = False) -> None:
         """End the attempt of a gang and kill its ranks; `spend` counts a restart."""
