@@ -69,15 +69,16 @@ def tables() -> ClusterTables:
     for row in placement_group_table().values():
         if row["name"] not in groups or row["state"] != "REMOVED":
             groups[row["name"]] = _group(row, labels)
-    ours = [node for node in nodes if SLOT in node["Labels"]]
-    alive = [ray.NodeID.from_hex(node["NodeID"]) for node in ours if node["Alive"]]
-    return ClusterTables([_node(node) for node in ours], groups, labels, alive)
+    ours = {node["NodeID"]: _node(node) for node in nodes if SLOT in node["Labels"]}
+    alive = {ray.NodeID.from_hex(node): row for node, row in ours.items() if row["alive"]}
+    return ClusterTables(list(ours.values()), groups, labels, alive)
 
 
-def all_alive(raylets: Sequence[object]) -> bool:
-    """Whether Ray holds all of these raylets for alive: a question that costs next to nothing for thousands."""
+def dead(raylets: Sequence[object]) -> list[object]:
+    """Return those of these raylets that Ray does not hold for alive: a question that costs little for thousands."""
     client = ray._private.worker.global_worker.gcs_client  # noqa: SLF001 there is no public call
-    return not raylets or all(client.check_alive(list(raylets), timeout=ANSWER_S))
+    lives = client.check_alive(list(raylets), timeout=ANSWER_S) if raylets else ()
+    return [one for one, alive in zip(raylets, lives, strict=True) if not alive]
 
 
 def group(key: str, labels: dict[str, Labels]) -> tuple[GroupStatus | None, bool]:

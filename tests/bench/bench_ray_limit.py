@@ -163,7 +163,7 @@ def sized(ray, ray_api, reserved: set[str], gcs: int) -> dict[str, float]:
         "groups": ray_api.placement_group_table,
         "tables": ray_api.tables,
         "group": lambda: ray_api.group(key, tables.labels),
-        "all_alive": lambda: ray_api.all_alive(tables.alive),
+        "dead": lambda: ray_api.dead(list(tables.alive)),
         "pending_demand": ray_api.pending_demand,
         "list_named_actors": ray.util.list_named_actors,
     }.items():
@@ -263,7 +263,7 @@ RECORDED = {
     "nodes": Cost(0.1, 0.055, 0.1, 0.01),
     "groups": Cost(0.5, 0.03, 0.3, 0.01),
     "group": Cost(0.9, 0.03, 0.2, 0.01),
-    "all_alive": Cost(0.3, 0.0005, 0.05, 0.0005),
+    "dead": Cost(0.3, 0.0005, 0.05, 0.0005),
     "pending_demand": Cost(0.5, 0.02, 0.1, 0.02),
 }
 """What `record` found here, on Ray 2.60."""
@@ -329,7 +329,7 @@ class Gcs:
         }
 
     def check_alive(self, ids: list[str], timeout: float) -> list[bool]:
-        self.take("all_alive", len(ids))
+        self.take("dead", len(ids))
         return [self.rows[int(one, 16)]["Alive"] for one in ids]
 
 
@@ -362,7 +362,7 @@ def stand_in(groups: int) -> None:
             sent = len(json.dumps(tables.group(keys[0], 60))) * len(replies)
             took, cpu = time.monotonic() - begun, time.process_time() - used
             print(f"  all groups {what}: {took:.1f} s, {1e3 * cpu / groups:.1f} ms of CPU a group, {sent:,} bytes")
-    ray_tables.SETTLE_S = 0.0
+    ray_tables.SETTLE_S = ray_tables.HASTE_S = 0.0
     tables.fresh(60)
     tables.fresh(60)
     begun, used = time.monotonic(), time.process_time()
