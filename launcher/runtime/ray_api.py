@@ -71,7 +71,8 @@ def tables() -> ClusterTables:
             groups[row["name"]] = _group(row, labels)
     ours = {node["NodeID"]: _node(node) for node in nodes if SLOT in node["Labels"]}
     alive = {ray.NodeID.from_hex(node): row for node, row in ours.items() if row["alive"]}
-    return ClusterTables(list(ours.values()), groups, labels, alive)
+    whole = {node["Labels"][SLOT]: _whole(node) for node in nodes if node["NodeID"] in ours and node["Alive"]}
+    return ClusterTables(list(ours.values()), groups, labels, alive, whole)
 
 
 def dead(raylets: Sequence[object]) -> list[object]:
@@ -108,6 +109,11 @@ def _node(node: dict[str, Any]) -> RayNodeStatus:
     }
 
 
+def _whole(node: dict[str, Any]) -> dict[str, float]:
+    """Return all CPUs and GPUs of a node."""
+    return {name: count for name, count in node["Resources"].items() if name in ("CPU", "GPU") and count}
+
+
 def _group(row: dict[str, Any], labels: dict[str, Labels]) -> GroupStatus:
     bundles: list[BundleStatus] = []
     for index in sorted(int(key) for key in row["bundles"]):
@@ -124,12 +130,10 @@ def reserve(key: str, bundles: list[dict[str, float]], slots: list[str], within:
     """Create the placement group of a slice, unless it exists.
 
     It has one bundle for each slot, on the node that is labelled with the slot. `within` packs all of them on one value
-    of a label. Without `bundles` each takes all of the CPUs and GPUs of its node: so a spare is held. ValueError where
-    Ray has no such node.
+    of a label.
     """
     if _find(key) is not None:
         return
-    bundles = bundles or [_whole(slot) for slot in slots]
     # STRICT_SPREAD, never PACK: a PACK group that lost a node makes the scheduler spin and blocks all other groups
     # (ray-project/ray#65147).
     placement_group(
@@ -139,15 +143,6 @@ def reserve(key: str, bundles: list[dict[str, float]], slots: list[str], within:
         topology_strategy={NODE_ID: "STRICT_SPREAD", **within},
         bundle_label_selector=[{SLOT: slot} for slot in slots],
     )
-
-
-def _whole(slot: str) -> dict[str, float]:
-    """Return all CPUs and GPUs of the node that is labelled with a slot."""
-    for node in ray.nodes():
-        if node["Alive"] and node["Labels"].get(SLOT) == slot:
-            return {name: count for name, count in node["Resources"].items() if name in ("CPU", "GPU") and count}
-    message = f"Ray has no raylet of `{slot}`"
-    raise ValueError(message)
 
 
 def unreserve(key: str) -> None:

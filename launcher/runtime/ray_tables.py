@@ -26,7 +26,7 @@ HASTE_S, HASTY_S = 10.0, 0.1
 spare is there after a tenth of a second."""
 STALE_S = 5.0
 DEMAND_S = 5.0
-"""How often Ray is asked what it cannot place (s)."""
+"""How often Ray is asked what it cannot place (s), at most."""
 SETTLE_S = 120.0
 """How long after a change others are expected (s): another raylet, or another place of a group."""
 BUSY, CALM = 3.0, 19.0
@@ -39,12 +39,16 @@ _SETTLED = ("CREATED", "REMOVED")
 
 
 class ClusterTables(NamedTuple):
-    """Nodes that have our labels, and placement groups by name; the labels of all nodes by id, and ours that live."""
+    """Nodes that have our labels, and placement groups by name.
+
+    `labels` are those of all nodes by id, `alive` our nodes that live, `whole` all CPUs and GPUs of those, by slot.
+    """
 
     nodes: list[RayNodeStatus]
     groups: dict[str, GroupStatus]
     labels: dict[str, Labels]
     alive: dict[object, RayNodeStatus]
+    whole: dict[str, dict[str, float]]
 
 
 class RayAnswers(Protocol):
@@ -75,7 +79,7 @@ class RayTables:
     def __init__(self, ray: RayAnswers) -> None:
         self._ray = ray
         self._changed = threading.Condition()
-        self._tables = ClusterTables([], {}, {}, {})
+        self._tables = ClusterTables([], {}, {}, {}, {})
         self._answered = 0.0
         self._begun = 0.0
         self._due = 0.0
@@ -85,7 +89,7 @@ class RayTables:
         self._touched: dict[str, float] = {}
         self._dashboard: int | None = None
         self._pending: list[str] = []
-        self._asked = 0.0
+        self._asks = 0.0
         self._hurry = threading.Event()
 
     def keep(self) -> None:
@@ -117,8 +121,11 @@ class RayTables:
             if self._ask(key):
                 self._read(time.monotonic())
                 break
-        if begun - self._asked >= DEMAND_S:
-            self._pending, self._asked = self._ray.pending_demand(), begun
+        if begun >= self._asks:
+            asked = time.monotonic()
+            self._pending = self._ray.pending_demand()
+            ended = time.monotonic()
+            self._asks = ended + max(DEMAND_S, CALM * (ended - asked))
             self._dashboard = self._ray.dashboard() if self._dashboard is None else self._dashboard
         self._answered = begun
 
@@ -128,6 +135,7 @@ class RayTables:
             rows = [self._tables.alive.pop(one) for one in dead]
             for row in rows:
                 row["alive"] = False
+                self._tables.whole.pop(row["slot"], None)
             gone = {(row["slot"], row["generation"]) for row in rows}
             self._changed_at = time.monotonic()
             self._due = min(self._due, self._changed_at + BUSY * self._takes)
@@ -196,6 +204,15 @@ class RayTables:
         with self._changed:
             found = self._tables.groups.get(key)
         return {"ok": True, "groups": [] if found is None else [found]}
+
+    def whole(self, slots: Sequence[str], timeout: float) -> list[dict[str, float]]:
+        """Return all CPUs and GPUs of the nodes that are labelled with slots; ValueError where Ray has no such node."""
+        if not self._tables.whole.keys() >= set(slots):
+            self.fresh(timeout)
+        known = self._tables.whole
+        if missing := [slot for slot in slots if slot not in known]:
+            raise ValueError(f"Ray has no raylet of `{missing[0]}`")
+        return [known[slot] for slot in slots]
 
     def _ask(self, key: str) -> bool:
         """Ask for a group; return whether a bundle is on a raylet that has joined since all tables were read."""

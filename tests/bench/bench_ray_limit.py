@@ -288,7 +288,7 @@ class Gcs:
             "nvlaunch.io/generation": "0",
             "ray.io/gpu-domain": f"d{at // size}",
         }
-        return {"NodeID": f"{at:056x}", "Alive": True, "Labels": labels}
+        return {"NodeID": f"{at:056x}", "Alive": True, "Labels": labels, "Resources": {"CPU": 1.0, "GPU": 4.0}}
 
     def take(self, name: str, things: int) -> None:
         """Take the time of a call whose answer has so many things."""
@@ -345,7 +345,10 @@ def stand_in(groups: int) -> None:
         nodes=gcs.nodes, NodeID=SimpleNamespace(from_hex=str), _private=SimpleNamespace(worker=worker)
     )
     ray_api.placement_group_table, ray_api.get_placement_group = gcs.table, gcs.find
-    ray_api.placement_group, ray_api.pending_demand = gcs.reserve, lambda: gcs.take("pending_demand", groups) or []
+    ray_api.placement_group, ray_api.pending_demand = (
+        gcs.reserve,
+        lambda: gcs.take("pending_demand", groups * size) or [],
+    )
     ray_api.dashboard = lambda: 0
     tables = ray_tables.RayTables(ray_api)
     threading.Thread(target=tables.keep, daemon=True).start()

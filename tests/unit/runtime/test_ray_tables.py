@@ -32,7 +32,8 @@ class StandIn:
             self.during.wait(5)
         time.sleep(self.takes)
         alive = dict(zip(self.alive, nodes, strict=True))
-        return ClusterTables(nodes, groups, dict(self.alive), alive)  # type: ignore[arg-type]
+        whole = {labels["slot"]: {"GPU": 4.0} for labels in self.alive.values()}
+        return ClusterTables(nodes, groups, dict(self.alive), alive, whole)  # type: ignore[arg-type]
 
     def dead(self, raylets: Sequence[object]) -> list[object]:
         return [one for one in raylets if one not in self.alive]
@@ -141,6 +142,17 @@ def test_a_bundle_on_a_raylet_that_has_just_joined_is_told_with_its_labels() -> 
     assert tables.group("main.s0", 5.0)["ok"]
     assert len(tables.latest().get("nodes", ())) == 2
     looking.join()
+
+
+def test_a_spare_is_held_with_all_that_its_raylet_has() -> None:
+    ray = StandIn(2)
+    tables = RayTables(ray)
+    tables.look()
+    assert tables.whole(["main-1"], 1.0) == [{"GPU": 4.0}]
+    del ray.alive["id1"]
+    tables.look()
+    with pytest.raises(ValueError, match="no raylet of `main-1`"):
+        tables.whole(["main-0", "main-1"], 0.01)
 
 
 def test_a_ray_that_does_not_answer_is_told_to_whoever_needs_it_now() -> None:
