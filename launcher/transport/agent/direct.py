@@ -5,10 +5,10 @@ Nodes in doubt, those with something under way, those that probe others, and a f
 
 import random
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
 from launcher.core.model.nodeset import NodeName
-from launcher.runtime.protocol import StatusReply
+from launcher.runtime.protocol import RankStatusRow, StatusReply
 from launcher.transport.agent.stream import HeadStream, StreamedStatus, facts
 from launcher.transport.agent.unit_view import UnitStanding
 
@@ -64,7 +64,7 @@ class DirectQuestions:
     def __init__(self, nodes: Sequence[NodeName], now: float) -> None:
         self._nodes = nodes
         self._turns = Turns(nodes, now)
-        self._settled: dict[NodeName, dict[str, Any]] = {}
+        self._settled: dict[NodeName, StatusReply] = {}
         self._known: dict[NodeName, StreamedStatus] = {}
 
     def due(self, now: float) -> list[NodeName]:
@@ -74,13 +74,23 @@ class DirectQuestions:
     def settle(self, node: NodeName, reply: StatusReply) -> None:
         """Take note of a direct reply: what it says need not be asked for again."""
         if "version" in reply:
-            self._settled[node] = facts(reply)
+            self._settled[node] = reply
 
     def _is_settled(self, node: NodeName, status: StreamedStatus) -> bool:
         """Whether the node itself has said the same last."""
-        if self._known.get(node) is not status and self._settled.get(node) == facts(status.reply):
+        own = self._settled.get(node)
+        if self._known.get(node) is not status and own is not None and facts(own) == facts(status.reply):
             self._known[node] = status
         return self._known.get(node) is status
+
+    def with_texts(self, node: NodeName, status: StreamedStatus, reply: StatusReply) -> StatusReply:
+        """Return a reply that came through the head with the texts of what the node itself has said of the same."""
+        own = self._settled.get(node)
+        if status.steady or own is None or not self._is_settled(node, status):
+            return reply
+        ranks = [_with_tail(rank, one) for rank, one in zip(reply.get("ranks", ()), own.get("ranks", ()), strict=True)]
+        texts = {name: own[name] for name in ("ray", "setup", "mounts", "fault") if name in own}
+        return cast("StatusReply", {**reply, **texts, "ranks": ranks})
 
     def doubtful(self, stream: HeadStream, standings: Sequence[UnitStanding], *, silent: bool) -> set[NodeName]:
         """Return the nodes to ask, by what is known; `silent`: the head's agent does not answer."""
@@ -101,3 +111,7 @@ class DirectQuestions:
         if len(touched) <= CROWD:
             asked.update(touched)
         return asked
+
+
+def _with_tail(rank: RankStatusRow, own: RankStatusRow) -> RankStatusRow:
+    return {**rank, "tail": own["tail"]} if "tail" in own else rank

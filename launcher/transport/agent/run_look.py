@@ -159,6 +159,7 @@ class RunLook:
         how, known = (fresh, head, ending), self._known.get(name)
         if known is not None and known[0] is status and known[1] == how and status.constant:
             return known[2]
-        view = decode.node_view(self._stream.reply(name), head=head, ending=ending)
+        reply = self._questions.with_texts(name, status, self._stream.reply(name))
+        view = decode.node_view(reply, head=head, ending=ending)
         self._known[name] = (status, how, view)
         return view

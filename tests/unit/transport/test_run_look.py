@@ -20,7 +20,7 @@ from launcher.core.model.run import Run
 from launcher.core.model.task import Group, RecoveryPolicy, TopologyRule
 from launcher.ports import Completed
 from launcher.runtime.protocol import PROTOCOL
-from launcher.runtime.protocol_views import packed
+from launcher.runtime.protocol_views import packed, without_texts
 from launcher.runtime.status_board import StatusBoard
 from launcher.transport.agent import direct, poller
 from launcher.transport.agent.addresses import Addresses
@@ -33,7 +33,7 @@ HEAD = "10.0.0.1"
 SIZE = 96
 N5 = NodeName("r000-n05")
 FAILED: dict[str, Any] = {
-    "ranks": [{"member": "main/5", "attempt": 1, "running": False, "exit_code": 1, "ended_ago": 0.2, "tail": []}]
+    "ranks": [{"member": "main/5", "attempt": 1, "running": False, "exit_code": 1, "ended_ago": 0.2, "tail": ["bad"]}]
 }
 
 
@@ -63,7 +63,7 @@ class Heard(Agents):
 
     def head_has(self, node: str, **fields: Any) -> None:
         """Let the head have what the node says, or this."""
-        data = packed({**self._said[node], **fields}).encode()
+        data = packed(without_texts({**self._said[node], **fields})).encode()
         assert self.board.put(node, b"state 0 0 " + data, time.monotonic())
 
     def reply(self, at: Access, question: dict[str, Any]) -> bytes:
@@ -170,6 +170,17 @@ def test_what_ends_on_a_node_is_asked_for_and_seen_in_the_same_look(stage: Stage
     assert [name for name, view in views.items() if ended(view)] == [N5]
     stage.look()
     assert not stage.asked, "it is known now"
+
+
+def test_the_last_lines_of_a_program_come_from_its_node_and_stay(stage: Stage) -> None:
+    stage.shell.says(N5, **FAILED)
+    stage.look()
+    stage.forget()
+    view = stage.look()[N5]
+    assert not stage.asked
+    assert isinstance(view, Seen)
+    assert view.agent is not None
+    assert view.agent.ranks[0].tail == ("bad",)
 
 
 def test_a_head_that_invents_an_end_is_caught_before_it_counts(stage: Stage) -> None:
