@@ -65,7 +65,7 @@ def raylets_of(lives: Mapping[NodeName, Life]) -> Raylets:
     return found
 
 
-class Tables:
+class SimTables:
     """Ray's tables of one run, asked at one moment. A question about one slice takes the time of that slice."""
 
     def __init__(self, run: Run, ray: Ray, raylets: Raylets, now: float) -> None:
@@ -181,7 +181,7 @@ def head_view(
     running = Step(phase=Phase.RUNNING, generation=head.ray.cluster)
     if now < head.ready:
         return HeadSeen(head=Head(ray=running, heard=heard))
-    tables = Tables(run, head.ray, raylets, now)
+    tables = SimTables(run, head.ray, raylets, now)
     nodes, groups = tuple(tables.nodes()), tuple(tables.groups())
     return HeadSeen(head=Head(ray=running, ready=True, nodes=nodes, groups=groups, heard=heard))
 

@@ -282,7 +282,8 @@ class ShellNodes:
         """
         begun = time.monotonic()
         try:
-            answer = act()
+            with self._poller.acting(clients):
+                answer = act()
         except LaunchError as error:
             answer = failed(error, *clients)
         except OSError as error:
@@ -290,8 +291,6 @@ class ShellNodes:
                 raise
             what = f"cannot use `{self._addresses.home}`: {os.strerror(error.errno).lower()}"
             raise StoreError(what, hints=("free space on its disk",)) from error
-        for client in clients:
-            self._poller.touch(client)
         return replace(answer, stage=stage, elapsed=time.monotonic() - begun)
 
     def close(self) -> None:

@@ -98,7 +98,8 @@ def _node_lost(tick: Tick, node: NodeName) -> str | None:
     if down and (proof := fencing.proof(tick, node)):
         return f"head node {node} is lost: {proof}"
     if down and node not in tick.awaited:
-        fencing.power_off(tick, node, "; ".join((fencing.no_contact(tick, node), *against(tick.seen, node, head=node))))
+        message = "; ".join((fencing.no_contact(tick, node), *against(tick.seen, node, head=node)))
+        fencing.power_off_silent(tick, node, message)
     return None
 
 

@@ -210,13 +210,13 @@ def apply_sightings(tick: Tick) -> None:
     """
     record = tick.record
     returned = {name for name in record.since.unseen if tick.sees(name)}
-    for name, view in tick.seen.nodes.items():
-        if isinstance(view, Unseen):
-            tick.lasted(record.since.unseen, name)
-            continue
+    for name in (*returned, *(name for name in record.stopped if tick.sees(name))):
         record.since.unseen.pop(name, None)
         record.stopped.pop(name, None)
-        if view.agent is not None and name in record.requested:
+    for name, view in tick.seen.nodes.items():
+        if isinstance(view, Unseen):
+            record.since.unseen.setdefault(name, tick.seen.at - view.silent)
+        elif view.agent is not None and name not in record.leased and name in record.requested:
             record.leased.add(name)
     if isinstance(tick.seen.head, Unseen):
         tick.lasted(record.since.run, RunTimer.HEAD_UNSEEN)
@@ -233,8 +233,8 @@ def apply_sightings(tick: Tick) -> None:
 def _note_exits(tick: Tick) -> None:
     exits = tick.record.exits
     for member in tick.index.members:
-        rank = rank_report(tick, member)
-        if member.name in exits or tick.gang_of(member).broken or rank is None or rank.running:
+        rank = None if member.name in exits else rank_report(tick, member)
+        if rank is None or rank.running or tick.gang_of(member).broken:
             continue
         own = rank.member == member.name
         ended = Exit(

@@ -56,10 +56,12 @@ def reserve_slices(tick: Tick) -> None:
 
 def _ready(tick: Tick, part: Slice) -> bool:
     members = tick.index.by_slice[part.key]
-    if any(needed(tick, member) not in _UP for member in members):
-        return False
-    # Ray would never have a slice in one place that is only on its way there.
-    return all(at_home(tick, member) or needed(tick, member) is Condition.FINISHED for member in members)
+    for member in members:
+        found = needed(tick, member)
+        # Ray would never have a slice in one place that is only on its way there.
+        if found not in _UP or (found is not Condition.FINISHED and not at_home(tick, member)):
+            return False
+    return True
 
 
 def _domains(head: Head) -> dict[tuple[str, int], str | None]:

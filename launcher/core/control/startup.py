@@ -26,10 +26,11 @@ def acquire_leases(tick: Tick) -> None:
     `record.requested`; `actions`.
     """
     record, spare = tick.record, tick.seen.drained.keys() - tick.holders.keys()
+    returning = tick.in_flight.any("return_spare") or any(key.kind == "return_spare" for key in tick.actions)
     wanted = [
         name
         for name in tick.index.slice_of
-        if name not in record.failed_nodes and name not in spare and not goes_back(tick, name)
+        if name not in record.failed_nodes and name not in spare and not (returning and goes_back(tick, name))
     ]
     fenced = {kill.node for kill in tick.kills.values()}
     for name in wanted:
@@ -58,9 +59,12 @@ def bring_up(tick: Tick) -> None:
     Reads `conditions`, the head. Writes `record.joined`, `kills`; `actions`.
     """
     for member in tick.index.members:
+        found = needed(tick, member)
+        if found not in (Condition.LEASED, Condition.PREPARED):
+            continue  # done, under way, or decided elsewhere
         # Colocated members need the same of their node: it is done once, in the name of the node's owner.
         slot = tick.record.slots[tick.index.node_owner(member).name]
-        match needed(tick, member):
+        match found:
             case Condition.LEASED:
                 tick.do(Prepare(reason=why_start(tick, member), node=slot.node, member=slot.member))
             case Condition.PREPARED if (stray := other_raylet(tick, slot.node, slot.generation)) is not None:
@@ -70,7 +74,7 @@ def bring_up(tick: Tick) -> None:
                 tick.record.joined.add(slot.node)
                 tick.do(Join(reason=why_start(tick, member), slot=slot))
             case _:
-                pass  # done, under way, or decided elsewhere
+                pass  # the head has not begun
 
 
 def why_start(tick: Tick, member: Member) -> Reason:

@@ -16,7 +16,7 @@ from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import AgentReport, Head, HeadSeen, Observation, Phase, Seen, Sign, Unseen
 from launcher.core.model.placement import Slice
 from launcher.core.model.record import Evidence, Gang, Outcome, Record, Retry
-from launcher.core.model.run import GangName, Member, MemberName, Run
+from launcher.core.model.run import GangName, Member, MemberName, Run, Slot
 from launcher.core.model.run_index import index_of
 
 if TYPE_CHECKING:  # `conditions` judges a slot of a tick
@@ -32,8 +32,8 @@ class Tick:
     Changed: `record`, a copy of the stored record, with its `kills` and `retries` by key; `holders`, the member whose
     slot a node holds; `started`, whether a rank was ever started.
     Found for later stages: `leaving`, nodes whose slots have to go to other nodes now; `awaited`, silent nodes that a
-    launch waits for; `head_moved`, whether the head's machine is another than the one seen; `conditions` of all slots,
-    once they are fixed; `leases_complete`, whether every node that the run needs is leased.
+    launch waits for; `head_moved`, whether the head's machine is another than the one seen; `served`, slots whose rank
+    is known to run; `conditions` of all slots, once fixed; `leases_complete`: all nodes that the run needs are leased.
     Found for the caller: `actions`; `doubted`, nodes whose health has to be asked now; `hold_reason`, why the run is on
     hold; `notes` for people; `tail`, the last lines of a failed rank; `wake_at`, when to look again (s).
     """
@@ -57,6 +57,7 @@ class Tick:
         self.leaving: set[NodeName] = set()
         self.awaited: set[NodeName] = set()
         self.head_moved = False
+        self.served: dict[MemberName, Slot] = {}
         self.conditions: dict[MemberName, Condition] = {}
         self.leases_complete = False
         self.actions: dict[ActionKey, Action] = {}
@@ -215,7 +216,7 @@ class Tick:
 
     def fencing(self, node: NodeName) -> bool:
         """Whether a kill of more than ranks is decided on a node and has no receipt."""
-        return self._fencing[node] > 0
+        return bool(self._fencing) and self._fencing[node] > 0
 
     def drop_kill(self, key: ActionKey) -> None:
         """Drop a kill that has its receipt, or that has nothing left to kill."""
@@ -295,6 +296,5 @@ class Tick:
 
     def finished_record(self) -> Record:
         """Return the record as the stages have left it."""
-        self.record.kills = list(self.kills.values())
-        self.record.retries = list(self.retries.items())
+        self.record.kills, self.record.retries = list(self.kills.values()), list(self.retries.items())
         return self.record

@@ -3,9 +3,11 @@
 The record is stored in each tick before anything is done.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import TypeVar
+from functools import cache
+from typing import Any, TypeVar
 
 from launcher.core.model.action_key import ActionKey
 from launcher.core.model.actions import Kill, Reason
@@ -262,7 +264,7 @@ def rebased(record: Record, now: float) -> Record:
     After a boot the clock of the loop starts again, and the time of day says how long the boot took.
     """
     record = record.copy()
-    for name in _names(record.since):
+    for name in _names(Timers):
         timers = getattr(record.since, name)
         timers.update((subject, min(at, now)) for subject, at in timers.items())
     record.retries = [(key, _by(retry, now)) for key, retry in record.retries]
@@ -280,18 +282,19 @@ def _by(retry: Retry, now: float) -> Retry:
 
 def _copy(value: _T) -> _T:
     """Return a copy of a record or its timers, with containers of its own."""
-    parts = {name: getattr(value, name) for name in _names(value)}
-    return type(value)(**{name: _copied(part) for name, part in parts.items()})
+    kind: type = type(value)
+    made: _T = kind(**{name: _copied(getattr(value, name)) for name in _names(kind)})
+    return made
 
 
 def _copied(part: object) -> object:
-    if isinstance(part, Timers):
-        return _copy(part)
-    for kind, mutable in ((dict, dict), ((set, frozenset), set), (list, list)):
-        if isinstance(part, kind):
-            return mutable(part)
-    return part
+    copied = _COPIES.get(type(part))
+    return part if copied is None else copied(part)
 
 
-def _names(value: object) -> tuple[str, ...]:
-    return tuple(one.name for one in fields(value))  # type: ignore[arg-type]  # a record or its timers
+_COPIES: Mapping[type, Callable[[Any], object]] = {dict: dict, set: set, frozenset: set, list: list, Timers: _copy}
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind))

@@ -142,7 +142,7 @@ class RayHeads:
 
     def verify(self, run: Run, key: str) -> Answer:
         """Return where Ray, asked anew, has the bundles of a slice."""
-        tables = self.ask(run, {"op": "verify", "timeout": ASK_S}, timeout=ASK_S + 2)
+        tables = self.ask(run, {"op": "verify", "timeout": ASK_S, "slice": key}, timeout=ASK_S + 2)
         if not tables["ok"]:
             return done(tables)
         row = next((row for row in tables.get("groups", ()) if row["slice"] == key), None)

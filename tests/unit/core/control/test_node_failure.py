@@ -14,7 +14,7 @@ from tests.unit.core.control.kernel import DRIVER, LOST, OTHERS, driven, holder,
 
 def test_a_node_that_falls_silent_too_often_does_not_come_back_by_itself() -> None:
     here = serving(make_run(slices=1, recovery=RecoveryPolicy(node_attempts=0)))
-    here.silent(LOST, heard=18.0)
+    here.silent(LOST, heard=14.0)
     wait(here, 9)
     assert not here.record.failed_nodes[LOST].mends
 
