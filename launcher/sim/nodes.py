@@ -14,6 +14,7 @@ from launcher.core.model.actions import (
     Kill,
     NodeAction,
     PowerOff,
+    PowerQuery,
     Prepare,
     Release,
     Reserve,
@@ -151,6 +152,7 @@ ACTS: Mapping[type[NodeAction], Callable[..., Answer]] = {
     Kill: node_acts.kill,
     Release: _release,
     PowerOff: node_acts.power_off,
+    PowerQuery: node_acts.power_query,
 }
 """What each action does to an imaginary fleet."""
 

@@ -21,6 +21,7 @@ from launcher.core.model.actions import (
     Kill,
     Move,
     PowerOff,
+    PowerQuery,
     Prepare,
     Release,
     Relocate,
@@ -87,6 +88,8 @@ def _succeeded(tick: Tick, action: Action, answer: Answer) -> None:
             record.noticed[action.slot.node] = action.slot.generation
         case PowerOff():
             record.stopped[action.node] = POWERED_OFF
+        case PowerQuery():
+            fencing.apply_power_query(tick, action.node)
         case Relocate():
             record.relocating.discard(action.slice)
         case Move():
@@ -144,7 +147,7 @@ def _failed(tick: Tick, action: Action, answer: Answer) -> None:
             slice_count.apply_growth(tick, claimed=False)
         case AddSpare():
             tick.retries[key_of(action)] = replace(retry, message=answer.message or "no node is free")
-        case Announce() | Signal() | Release() | PowerOff() | Resize() | ReturnSpare():
+        case Announce() | Signal() | Release() | PowerOff() | PowerQuery() | Resize() | ReturnSpare():
             pass  # tried again until it succeeds
         case _:
             assert_never(action)

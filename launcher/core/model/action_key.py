@@ -17,6 +17,7 @@ from launcher.core.model.actions import (
     Level,
     Move,
     PowerOff,
+    PowerQuery,
     Prepare,
     Release,
     Relocate,
@@ -47,6 +48,7 @@ ActionKind: TypeAlias = Literal[
     "kill",
     "release",
     "power_off",
+    "power_query",
     "add_spare",
     "return_spare",
     "relocate",
@@ -108,6 +110,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "kill": ("node", "level", "member"),
     "release": ("unit", "node"),
     "power_off": ("node",),
+    "power_query": ("node",),
     "add_spare": ("slice",),
     "return_spare": ("node",),
     "relocate": ("slice",),
@@ -149,7 +152,7 @@ def parse_key(text: str) -> ActionKey | None:
 def key_of(action: Action) -> ActionKey:
     """Return the key of an action."""
     match action:
-        case Acquire() | Prepare() | PowerOff() | ReturnSpare():
+        case Acquire() | Prepare() | PowerOff() | PowerQuery() | ReturnSpare():
             return ActionKey(action.kind, node=action.node)
         case StartHead():
             return ActionKey(action.kind, attempt=action.cluster or None)
