@@ -52,6 +52,7 @@ from .protocol import (
     mismatch,
 )
 from .protocol_files import WORKERS, AgentSpec, EnvironmentRequest
+from .ray_program import RayProgram
 from .redact import SecretFilter
 from .supervision import Supervision
 from .watched import WatchedProgram
@@ -77,7 +78,7 @@ class AgentApi:
         self._setup = WatchedProgram(
             children, folder, log / "provision.log", folder / "setup.json", folder / interpreter.STAGE
         )
-        self._ray = WatchedProgram(children, folder, log / "ray.log")
+        self._ray = RayProgram(children, folder, log / "ray.log")
         supervisor = WatchedProgram(children, folder, log / "supervisor.log")
         self._supervision = Supervision(supervisor, self._ray, self._scratch)
         self._mounts = mounts.Mounts(WatchedProgram(children, folder, log / "mounts.log"), folder, spec)
