@@ -15,6 +15,8 @@ A run of 0.3 has no key: names are sent as they are there, and replies without a
 """
 
 import os
+import socket
+import time
 from pathlib import Path
 
 from .protocol_files import KEY
@@ -28,6 +30,8 @@ BEAT, LEAVE, STATE = b"beat", b"leave", b"state"
 _NONCE = 32
 PROOF = 32
 """Characters of a proof."""
+READ_S = 0.05
+"""The least patience with a line (s), and how much later than asked one may be taken."""
 
 
 def kept(folder: Path) -> bytes | None:
@@ -105,3 +109,17 @@ def name_in(line: bytes) -> tuple[bytes, str] | None:
         return parts[0], bytes.fromhex(parts[1].decode("ascii")).decode()
     except ValueError:
         return None
+
+
+def read_line(link: socket.socket, limit: float) -> bytes:
+    """Return a line without its end, which has to come within `limit` seconds; ConnectionError where it is none."""
+    deadline, line = time.monotonic() + limit, b""
+    while not line.endswith(b"\n"):
+        link.settimeout(max(READ_S, deadline - time.monotonic()))
+        part = link.recv(LINE)
+        if not part or len(line) + len(part) > LINE:
+            raise ConnectionError("no line")
+        line += part
+        if time.monotonic() > deadline + READ_S:
+            raise TimeoutError
+    return line.strip()
