@@ -155,6 +155,7 @@ bench: $(READY)
 	@$(BIN)/python tests/bench/bench_fleet.py
 	@$(BIN)/python tests/bench/bench_loop.py
 	@$(BIN)/python tests/bench/bench_run_size.py
+	@$(BIN)/python tests/bench/bench_scale.py
 	@$(BIN)/python tests/bench/bench_launch.py
 	@$(BIN)/python tests/bench/bench_launch.py --bastion
 	@$(BIN)/python tests/bench/bench_ray_up.py

@@ -172,7 +172,7 @@ def entered(
     agent = files.agent_spec(folder)
     if agent is None:
         raise EngineError("the run has left the node")
-    state, _ = Containers(folder, agent, base).running(spec, make=False)
+    state = Containers(folder, agent, base).running(spec, make=False)
     own = _own(memory, request["token"])
     own.mkdir(mode=0o700, exist_ok=True)
     where = Place(folder, spec, state, base)

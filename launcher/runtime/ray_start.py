@@ -37,6 +37,11 @@ _SLOT = "nvlaunch.io/slot"
 def main(argv: list[str]) -> int:
     """Become `ray ARGUMENT...`: `ray_start CLIENT_PORT|- ARGUMENT...`."""
     become_user(Path(os.environ["NVLAUNCH_FOLDER"]))
+    return start(argv)
+
+
+def start(argv: list[str]) -> int:
+    """The same with the environment as it is."""
     client, *arguments = argv
     if DASHBOARD in arguments and _lacks_dashboard():
         print(f"nvlaunch: no dashboard: {sys.executable} lacks `ray[default]`", flush=True)
