@@ -4,6 +4,7 @@ Ray's parts, a driver and its workers must have one Ray and one Python: those of
 """
 
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -39,12 +40,14 @@ def find(place: Place, own: Path, mark: str, minor: str) -> str:
     """
     own.mkdir(mode=0o700, parents=True, exist_ok=True)
     answer = own / "ray"
-    program = place.start(own, {MARK: mark}, ["sh", "-c", _FIND, "sh", str(answer)], log=str(own / "log"), umask=0o077)
-    program.wait()
+    argv = ["sh", "-c", _FIND, "sh", str(answer)]
     try:
+        place.start(own, {MARK: mark}, argv, log=str(own / "log"), umask=0o077).wait(FIND_S)
         told = answer.read_text()[:4096].splitlines()
     except OSError:
         told = []
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
     return fitting(told, place.spec["image"], minor)
 
 
