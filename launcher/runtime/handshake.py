@@ -9,12 +9,14 @@ place.
     head   nvlaunch-heartbeat 2 NONCE
     node   NONCE NAME PROOF           is a heartbeat too
     head   ok PROOF                   or `stop`
-    node   beat PROOF                 or `leave`
+    node   beat PROOF                 or `leave`, or `state` with a status (`own_status.py`), which has no reply
 
 A run of 0.3 has no key: names are sent as they are there, and replies without a proof, until the run ends.
 """
 
 import os
+import socket
+import time
 from pathlib import Path
 
 from .protocol_files import KEY
@@ -23,10 +25,14 @@ GREETING = b"nvlaunch-heartbeat 2 "
 LINE = 1024
 """Bytes of a line, with its end: a name has 253 at most, and is sent as hexadecimal."""
 
+LEAST_S = 0.05
+"""The shortest wait for a part of a line (s)."""
+
 OK, STOP = b"ok", b"stop"
-BEAT, LEAVE = b"beat", b"leave"
+BEAT, LEAVE, STATE = b"beat", b"leave", b"state"
 _NONCE = 32
-_PROOF = 32
+PROOF = 32
+"""Characters of a proof."""
 
 
 def kept(folder: Path) -> bytes | None:
@@ -65,7 +71,7 @@ class Session:
         return word
 
     def _proof(self, side: bytes, number: int, word: bytes) -> bytes:
-        return _digest(self._key, b"%s %d %s" % (side, number, word)).hex()[:_PROOF].encode()
+        return _digest(self._key, b"%s %d %s" % (side, number, word)).hex()[:PROOF].encode()
 
 
 def _digest(key: bytes, message: bytes) -> bytes:
@@ -104,3 +110,17 @@ def name_in(line: bytes) -> tuple[bytes, str] | None:
         return parts[0], bytes.fromhex(parts[1].decode("ascii")).decode()
     except ValueError:
         return None
+
+
+def read_line(link: socket.socket, limit: float) -> bytes:
+    """Return a line without its end, which has to come within `limit` seconds; ConnectionError where it is none."""
+    deadline, line = time.monotonic() + limit, b""
+    while not line.endswith(b"\n"):
+        link.settimeout(max(LEAST_S, deadline - time.monotonic()))
+        part = link.recv(LINE)
+        if not part or len(line) + len(part) > LINE:
+            raise ConnectionError("no line")
+        line += part
+        if time.monotonic() > deadline + LEAST_S:
+            raise TimeoutError
+    return line.strip()

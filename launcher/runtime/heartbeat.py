@@ -4,7 +4,8 @@ Twice a second the agent of a node sends a heartbeat to the agent of the head an
 prove who they are (`handshake.py`). A reply counts as a sign of life, and so does a connection that is refused, closed
 or merely accepted, or a reply without proof: a head process that is down while its machine answers stops no node. Only
 a proven `stop` stops one. A sign counts from the moment before it was asked for. After `self_stop` seconds without one
-the node kills its own ranks and Ray: from then on others may count it as lost.
+the node kills its own ranks and Ray: from then on others may count it as lost. The status of the node goes the same way
+(`own_status.py`), after a heartbeat that was answered: it counts for nothing.
 
 Why that is safe. Let s be when the last heartbeat that counted was sent, and t when the head's agent last received one
 from this node. A reply follows its heartbeat, so t >= s; the exception is a connection that was accepted and never
@@ -33,11 +34,12 @@ import contextlib
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable
 
 from . import handshake
 from .deadline import NEVER, WatchedDeadline, now
+from .handshake import LEAST_S
+from .own_status import OwnStatus, StatusLines
 
 PERIOD_S = 0.5
 FOLLOW_S = 2.0
@@ -45,13 +47,14 @@ FOLLOW_S = 2.0
 CONNECT_S = 0.5
 """The same for a head that is followed: a node that was cut off is answered within so long, not at TCP's next try."""
 REPLY_S = 1.0
-LEAST_S = 0.05
 FOLLOW_TRIES = 3
 """How often a head that answers without a proof is asked before it is not followed: others may crowd its port."""
 LEAVES = b"\t"
 """Sent without a key before the name of a node that leaves; no name begins with it."""
 
 LATELY_S = 3.0
+TELL_S = 0.5
+"""Seconds for sending a status: what is not taken by then waits for another connection."""
 
 
 class Heartbeat:
@@ -65,13 +68,16 @@ class Heartbeat:
         silent: Callable[[str], None],
         publish: Callable[[float], None],
         clock: Callable[[], float] = now,
+        status: OwnStatus | None = None,
     ) -> None:
-        self._name = name
-        self._key = key
-        self._limit = limit
-        self._silent = silent
-        self._publish = publish
+        self._name, self._key, self._limit = name, key, limit
+        self._silent, self._publish = silent, publish
         self._clock = clock
+        self._woken = threading.Event()
+        self._status = status
+        self._lines: StatusLines | None = None
+        if status is not None:
+            status.changed = self._woken.set
         self._turn = threading.Lock()
         self._head: tuple[str, int] | None = None
         self._hint: tuple[str, int] | None = None
@@ -79,8 +85,7 @@ class Heartbeat:
         self._beside: WatchedDeadline | None = None
         self._link: socket.socket | None = None
         self._session: handshake.Session | None = None
-        self._answered = 0.0
-        self._taken = 0.0
+        self._answered = self._taken = 0.0
         self._refused = False
         self._stopped = False
 
@@ -172,6 +177,7 @@ class Heartbeat:
             elif reply is not None:
                 self._count(begun, reply)
                 self._stopped = False
+                self._tell()
             elif self._clock() >= self._answered + self._limit:
                 self._end(f"no answer from the head's machine for {self._limit:.0f} s")
             left = self._answered + self._limit - self._clock()
@@ -191,9 +197,20 @@ class Heartbeat:
             self._hang_up()
 
     def keep(self, stopping: threading.Event) -> None:
-        """Send heartbeats until `stopping` is set."""
-        while not stopping.wait(self.step()):
-            pass
+        """Send heartbeats until `stopping` is set, the next one at once when the status has changed."""
+        while not stopping.is_set():
+            self._woken.wait(self.step())
+            self._woken.clear()
+
+    def _tell(self) -> None:
+        """Send the status, if the head's agent does not have it; one that cannot be sent now is sent again."""
+        if not self._lines or not self._session or not self._link or not (word := self._lines.state(self._clock())):
+            return
+        try:
+            self._link.settimeout(TELL_S)
+            self._link.sendall(self._session.sign(word))
+        except OSError:
+            self._hang_up()
 
     def _count(self, asked: float, reply: bytes) -> None:
         self._answered = asked
@@ -236,24 +253,26 @@ class Heartbeat:
         """Return the reply to the first heartbeat of a connection, with which both sides prove who they are."""
         if self._key is None:
             return self._exchange(link, limit, leave=False)
-        answer = handshake.answered(_line(link, limit), self._key, self._name)
+        answer = handshake.answered(handshake.read_line(link, limit), self._key, self._name)
         if answer is None:
             return b""
         self._session, own = answer
+        self._lines = StatusLines(self._status) if self._status else None
         link.sendall(own)
         return self._reply(link, limit)
 
     def _exchange(self, link: socket.socket, limit: float, *, leave: bool) -> bytes:
         link.settimeout(limit)
         if self._session is not None:
-            link.sendall(self._session.sign(handshake.LEAVE if leave else handshake.BEAT))
+            beat = self._lines.beat(self._clock()) if self._lines else handshake.BEAT
+            link.sendall(self._session.sign(handshake.LEAVE if leave else beat))
         else:
             link.sendall((LEAVES if leave else b"") + self._name.encode() + b"\n")
         return self._reply(link, limit)
 
     def _reply(self, link: socket.socket, limit: float) -> bytes:
         """Return the word of a reply; empty where it has no valid proof."""
-        line = _line(link, limit)
+        line = handshake.read_line(link, limit)
         return line if self._key is None else (self._session and self._session.word(line)) or b""
 
     def _gone(self) -> bytes:
@@ -269,18 +288,4 @@ class Heartbeat:
             with contextlib.suppress(OSError):
                 self._link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self._link.close()
-            self._link = self._session = None
-
-
-def _line(link: socket.socket, limit: float) -> bytes:
-    """Return a line without its end, which has to come within `limit` seconds; ConnectionError where it is none."""
-    deadline, line = time.monotonic() + limit, b""
-    while not line.endswith(b"\n"):
-        link.settimeout(max(LEAST_S, deadline - time.monotonic()))
-        part = link.recv(handshake.LINE)
-        if not part or len(line) + len(part) > handshake.LINE:
-            raise ConnectionError("no line")
-        line += part
-        if time.monotonic() > deadline + LEAST_S:
-            raise TimeoutError
-    return line.strip()
+            self._link = self._session = self._lines = None

@@ -25,6 +25,7 @@ from .deadline import Deadline, now
 from .protocol import PROTOCOL, EnvironmentReply
 from .protocol_files import EndedRequest, EnvironmentRequest, NodeFault, RankExitFile, RankSpec, RankStateFile
 from .rank_script import HostScript, InnerScript, RankScript, start_inside
+from .spawn import PR_SET_PDEATHSIG
 from .start_files import StartFiles
 
 BEGUN_TWICE = 3
@@ -79,7 +80,10 @@ def main(argv: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # A handler, not SIG_IGN: the script would inherit that. Our end is the script's end.
         signal.signal(number, lambda *_: None)
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    libc = ctypes.CDLL(None)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if spec_of(folder, spec["variables"]["group"]):  # no kernel ends a container's program with its parent: we do
+        libc.prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0)
     stopped = (own / ranks.STOPPING).exists()  # while start files were read
     scope = replace(procs.of_spec(agent), level="rank", member=spec["member"], attempt=spec["attempt"])
     try:

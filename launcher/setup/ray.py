@@ -106,7 +106,7 @@ def labels(levels: Sequence[str], node: Node, slot: Slot, member: Member) -> dic
 
     Its place at each level, its domain, slot and generation.
     """
-    return {**place_labels(node, levels), SLOT: member.slot, GENERATION: str(slot.generation)}
+    return {**place_labels(node, levels), SLOT: slot.label(member), GENERATION: str(slot.generation)}
 
 
 def place_labels(node: Node, levels: Sequence[str]) -> dict[str, str]:

@@ -66,8 +66,8 @@ def _note_stopped(tick: Tick) -> None:
 
     The head can still prove it now; the end of the run then need not wait for them.
     """
-    for node in tick.index.nodes:
-        if node not in tick.record.requested or not _unseen(tick, node) or node in tick.record.stopped:
+    for node in [node for node in tick.index.nodes if _unseen(tick, node)]:
+        if node not in tick.record.requested or node in tick.record.stopped:
             continue
         why = expired(tick.seen, node)
         if why is not None and node not in tick.holders and node != tick.head_node:
@@ -82,7 +82,7 @@ def _fence_late_ranks(tick: Tick) -> None:
             continue
         gang = tick.gang_of(member)
         for rank in agent.ranks:
-            if rank.member == member.name and rank.running and (rank.attempt < gang.attempt or gang.broken):
+            if (rank.attempt < gang.attempt or gang.broken) and rank.member == member.name and rank.running:
                 message = f"attempt {rank.attempt} of {member.name} is over"
                 tick.kill_rank(member, rank.attempt, gang.broken or Reason(why=Why.RESTART, message=message))
 

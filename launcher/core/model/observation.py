@@ -247,12 +247,13 @@ HeadView: TypeAlias = HeadSeen | Unseen
 class Sighting:
     """One look at all nodes of a run and its head.
 
-    `reached` has nodes out of sight.
+    `reached` has nodes out of sight. `warnings` are for people, once each.
     """
 
     nodes: Mapping[NodeName, NodeView]
     head: HeadView
     reached: Mapping[NodeName, Reached] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
