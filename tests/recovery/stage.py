@@ -209,6 +209,11 @@ class Stage:
         self._later(1.0, again)
         return lambda: None
 
+    def _agent_killed(self, host: Host, node: str, fault: Mapping[str, Any]) -> None:
+        for process in host.processes(self.name):
+            if process.argv[-4:-2] == ("agent", "serve") and "/head" not in process.argv[-2]:
+                host.kill(process.pid)
+
     def _raylet_stopped(self, host: Host, node: str, fault: Mapping[str, Any]) -> Callable[[], None]:
         stopped = self._ours(host, "raylet")
         for pid in stopped:

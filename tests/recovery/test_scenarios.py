@@ -21,6 +21,7 @@ SLOW = 2.0
 
 SCENES = (
     "raylet_killed",
+    "agent_killed",
     "rank_killed",
     "link_10s",
     "raylet_stopped",
