@@ -82,9 +82,8 @@ class AgentApi:
         supervisor = WatchedProgram(children, folder, log / LOGS["supervisor"])
         self._supervision = Supervision(supervisor, self._ray, self._scratch)
         self._mounts = mounts.Mounts(WatchedProgram(children, folder, log / "mounts.log"), folder, spec)
-        self._block = block
+        self._block, self._images = block, FixedImages()
         self._deadline = self._secrets.with_name("deadline")
-        self._images = FixedImages()
         here = RunHere(folder, spec, self._base, self._secrets)
         self._preparation = Preparation(here, self._programs, self._setup, self._mounts, self._images)
         self._fences = Fences(folder / agent_folders.FENCES)

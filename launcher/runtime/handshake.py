@@ -25,13 +25,14 @@ GREETING = b"nvlaunch-heartbeat 2 "
 LINE = 1024
 """Bytes of a line, with its end: a name has 253 at most, and is sent as hexadecimal."""
 
+LEAST_S = 0.05
+"""The shortest wait for a part of a line (s)."""
+
 OK, STOP = b"ok", b"stop"
 BEAT, LEAVE, STATE = b"beat", b"leave", b"state"
 _NONCE = 32
 PROOF = 32
 """Characters of a proof."""
-READ_S = 0.05
-"""The least patience with a line (s), and how much later than asked one may be taken."""
 
 
 def kept(folder: Path) -> bytes | None:
@@ -115,11 +116,11 @@ def read_line(link: socket.socket, limit: float) -> bytes:
     """Return a line without its end, which has to come within `limit` seconds; ConnectionError where it is none."""
     deadline, line = time.monotonic() + limit, b""
     while not line.endswith(b"\n"):
-        link.settimeout(max(READ_S, deadline - time.monotonic()))
+        link.settimeout(max(LEAST_S, deadline - time.monotonic()))
         part = link.recv(LINE)
         if not part or len(line) + len(part) > LINE:
             raise ConnectionError("no line")
         line += part
-        if time.monotonic() > deadline + READ_S:
+        if time.monotonic() > deadline + LEAST_S:
             raise TimeoutError
     return line.strip()

@@ -169,9 +169,9 @@ def test_that_a_node_is_off_is_not_believed_of_one_that_was_heard_meanwhile() ->
 def test_nobody_is_asked_about_a_node_that_the_head_hears_nor_about_one_in_sight() -> None:
     run = make_run(slices=1, nodes=2, spares=1)
     here = serving(replace(run, fleet=replace(run.fleet, power_query="query {node}")))
-    assert wait(here, 10).actions == ()
+    assert not any(isinstance(action, PowerQuery) for action in wait(here, 10).actions)
     here.silent(LOST, heard=3.9)
-    assert wait(here, 10).actions == ()
+    assert not any(isinstance(action, PowerQuery) for action in wait(here, 10).actions)
 
 
 def test_a_power_off_that_fails_is_tried_again_and_proves_nothing() -> None:
