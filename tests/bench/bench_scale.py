@@ -71,6 +71,8 @@ class Watched:
 
     def __init__(self) -> None:
         self.states: dict[RunId, RunState] = {}
+        self.messages: dict[RunId, str] = {}
+        self.ending = False
         self.acted: list[float] = []
         self.took: list[float] = []
         self.down = 0
@@ -84,6 +86,7 @@ class Watched:
         with self.news:
             self.took.append(time.monotonic() - begun)
             self.states[loop._run.id] = decision.state
+            self.messages[loop._run.id] = decision.status_message[:500]
             if decision.actions:
                 self.acted.append(time.monotonic())
             self.news.notify_all()
@@ -97,9 +100,15 @@ class Watched:
             self.took.clear()
 
     def wait(self, wanted: Callable[[], bool]) -> None:
-        """Wait until something holds after a decision."""
+        """Wait until something holds after a decision; RuntimeError where a run is about to end instead."""
         with self.news:
-            assert self.news.wait_for(wanted, PATIENCE_S), self.states
+            if not self.news.wait_for(lambda: wanted() or self._over(), PATIENCE_S) or not wanted():
+                raise RuntimeError(f"the runs do not get there: {self.messages}")
+
+    def _over(self) -> bool:
+        return not self.ending and any(
+            state.final or state in (RunState.STOPPING, RunState.RELEASE_PENDING) for state in self.states.values()
+        )
 
 
 class Bench:
@@ -170,7 +179,7 @@ class Bench:
     def run(self) -> None:
         """Go through all phases."""
         stop = threading.Event()
-        drivers = [threading.Thread(target=self._drive, args=(stop,), name="driver")]
+        drivers = [threading.Thread(target=self._drive, args=(stop,), name="driver", daemon=True)]
         with self.phase("launch", self.size):
             for driver in drivers:
                 driver.start()
@@ -196,6 +205,7 @@ class Bench:
                 self.watched.wait(self._resized)
                 self.watched.wait(self._all_run)
         self.watched.forget()
+        self.watched.ending = True
         with self.phase("down", self.size):
             for run in self.runs:
                 self.store.want_nothing(run)
@@ -310,7 +320,9 @@ def one(size: int, runs: int) -> Rows:
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/machines"
         argv = [sys.executable, "-m", "tests.standin.machines", path]
-        with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as machines:
+        with subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
+        ) as machines:
             assert machines.stdout
             machines.stdout.readline()
             home = Path(folder, "home")

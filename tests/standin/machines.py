@@ -172,16 +172,19 @@ _KNOWN: dict[bytes, list[str]] = {}
 
 
 def serve(path: str) -> None:
-    """Serve all machines until killed."""
+    """Serve all machines until stdin is closed: whoever started this has ended."""
     hall, chosen = Hall(), selectors.DefaultSelector()
     door = socket.socket(socket.AF_UNIX)
     door.bind(path)
     door.listen(4096)
     door.setblocking(False)
     chosen.register(door, selectors.EVENT_READ)
+    chosen.register(sys.stdin, selectors.EVENT_READ)
     print("ready", flush=True)
     while True:
         for key, events in chosen.select():
+            if key.fileobj is sys.stdin:
+                return
             if key.data is None:
                 pipe, _ = door.accept()
                 pipe.setblocking(False)
