@@ -1,6 +1,6 @@
 """Observe a run: actions under way, receipts, and what exists, in that order."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from launcher.core.model.action_key import ActionKey
 from launcher.core.model.nodeset import NodeName
@@ -24,13 +24,16 @@ def observe(
     suspects: Mapping[NodeName, str],
     room: frozenset[str] = frozenset(),
     kept_out: frozenset[NodeName] = frozenset(),
+    warn: Callable[[str], object] = lambda _: None,
 ) -> Observation:
     """Return the observation of a run now.
 
     Everything but the look is read before it: no receipt is newer than the look that goes with it. Where inventory and
-    operator both drain a node, the operator's reason counts.
+    operator both drain a node, the operator's reason counts. `warn` is told what people should know of the look.
     """
     sighting = nodes.look(run)
+    for message in sighting.warnings:
+        warn(message)
     written = {node.name: node.drained for node in run.fleet.nodes if node.drained is not None}
     return Observation(
         at=clock.now(),

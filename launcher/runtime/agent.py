@@ -59,6 +59,8 @@ def serve(folder: Path, result: int) -> int:
             api.heartbeats.listen("", block + spec["heartbeat"])
         watched = api.heartbeats or api.heartbeat
         threading.Thread(target=_watch, args=(watched, children, api), name="watch", daemon=True).start()
+        if watched is api.heartbeat:
+            threading.Thread(target=api.own.keep, args=(children.stopping,), name="status", daemon=True).start()
         rpc.serve(Path(spec["socket"]), api.reply, api.break_down)
     except lease.HeldError as error:
         agent_folders.clear_scratch(spec)

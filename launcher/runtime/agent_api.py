@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from . import (
     agent_folders,
@@ -24,9 +24,10 @@ from . import (
     procs,
     ranks,
     rendezvous,
+    slot_status,
 )
 from .agent_faults import AgentFaults
-from .agent_programs import AgentPrograms
+from .agent_programs import LOGS, AgentPrograms
 from .children import Children
 from .connectivity import Connectivity
 from .containers import keep
@@ -35,6 +36,7 @@ from .deadline import Deadline
 from .fences import Fences
 from .heartbeat import Heartbeat
 from .heartbeat_server import HeartbeatServer
+from .own_status import OwnStatus
 from .patience import Patience
 from .preparation import Preparation
 from .protocol import (
@@ -53,6 +55,7 @@ from .protocol import (
 )
 from .protocol_files import WORKERS, AgentSpec, EnvironmentRequest
 from .redact import SecretFilter
+from .status_board import StatusBoard
 from .supervision import Supervision
 from .watched import WatchedProgram
 
@@ -77,8 +80,8 @@ class AgentApi:
         self._setup = WatchedProgram(
             children, folder, log / "provision.log", folder / "setup.json", folder / interpreter.STAGE
         )
-        self._ray = WatchedProgram(children, folder, log / "ray.log")
-        supervisor = WatchedProgram(children, folder, log / "supervisor.log")
+        self._ray = WatchedProgram(children, folder, log / LOGS["ray_start"])
+        supervisor = WatchedProgram(children, folder, log / LOGS["supervisor"])
         self._supervision = Supervision(supervisor, self._ray, self._scratch)
         self._mounts = mounts.Mounts(WatchedProgram(children, folder, log / "mounts.log"), folder, spec)
         self._block = block
@@ -89,16 +92,18 @@ class AgentApi:
             folder, spec, self._base, ray, self._setup, self._mounts, self._images, self._secrets
         )
         self._fences = Fences(folder / agent_folders.FENCES)
-        self._quiet = ranks.QuietTimes()
         self._faults = AgentFaults((folder, self._scratch))
+        self._slot = slot_status.SlotStatus(folder, self._setup, self._images, self._mounts, self._faults)
         self._over_at = math.inf
         self._connectivity = Connectivity()
         key, limit, place = handshake.kept(folder), spec["self_stop"], spec["place"]
-        self.heartbeat = Heartbeat(place, key, limit, self.stop_itself, Deadline(self._deadline).put)
+        self.own, self._board = OwnStatus(self._own_status), StatusBoard()
+        ends = Deadline(self._deadline).put
+        self.heartbeat = Heartbeat(place, key, limit, self.stop_itself, ends, status=self.own)
         self.heartbeats: HeartbeatServer | None = None
         if spec["heartbeat"] is not None:
             ends = Deadline(agent_folders.head_deadline(self._scratch)).put
-            self.heartbeats = HeartbeatServer(key, limit, spec["population"], self.cut_off, ends)
+            self.heartbeats = HeartbeatServer(key, limit, spec["population"], self.cut_off, ends, board=self._board)
         self._member: str | None = None
         self._turn = self._preparation.turn
         self._patience = Patience(spec["abandoned"], lambda: self.stop({"op": "stop"})["ok"])
@@ -109,6 +114,7 @@ class AgentApi:
             "ray": self.ray,
             "kill": lambda asked: keep.after_kill(asked["level"], self.kill(asked), folder, spec, self._base),
             "signal": self.signal,
+            "views": lambda asked: self._board.reply(asked["since"]),
             "drive": self.drive,
             "environment": self.environment,
             "ended": self._faults.ended,
@@ -135,29 +141,26 @@ class AgentApi:
 
     def status(self, request: StatusRequest) -> StatusReply:
         """Return how setup, Ray and ranks stand, and which of the probed machines answer."""
-        status: StatusReply = {
-            "ok": True,
-            "protocol": PROTOCOL,
-            "agent": os.getpid(),
-            "block": self._block,
-            "member": self._member,
-            "ray": self._ray.status(),
-        }
+        self._images.fix(request.get("images", {}))
         if self.heartbeats:
+            status = slot_status.of_agent(self._block, self._member, self._ray)
+            self._images.add_to(status)
             status["heartbeat_ages"], status["listening"] = self.heartbeats.ages(), self.heartbeats.listening
             status["supervisor"] = self._supervision.ask({"op": "status"}, SUPERVISOR_S)
             return self._faults.added_to(status)
-        status["setup"] = self._setup.status()
-        self._images.exchange(request, status)
-        status["ranks"] = ranks.statuses(self._folder, self._quiet, self._faults.ends)
         if "head" in request and self._member is None:
             self.heartbeat.hint(*request["head"])
-        status["mounts"] = self._mounts.rows()
+        status = self.own.numbered()
         status["reachable"] = self._connectivity.probe(request.get("probe", {}))
         status["head_silence"], status["head_unheard"] = self.heartbeat.silence, self.heartbeat.unheard
+        return status
+
+    def _own_status(self) -> StatusReply:
+        """Return what the head's agent is sent, too."""
+        status = slot_status.of_agent(self._block, self._member, self._ray)
         status["followed"] = self.heartbeat.followed
         status["head_bound"] = self._member is None or self.heartbeat.head_bound
-        return self._faults.added_to(status)
+        return cast("StatusReply", self._filter.clean(self._slot.added_to(status)))
 
     def ray(self, request: RayRequest) -> Reply:
         """Start `ray start --block` for a generation, unless it runs.
@@ -240,7 +243,7 @@ class AgentApi:
         }
 
     def tick(self) -> None:
-        """Keep the supervisor of a head; end after a stop whose reply is on its way, or if nobody will ask again."""
+        """Keep the supervisor of a head; end after a stop whose reply is on its way, or if nobody asks again."""
         self._supervision.tick()
         self._mounts.tick()
         self._patience.tick()
@@ -288,6 +291,8 @@ class AgentApi:
         self._supervision.end()
         with contextlib.suppress(OSError):  # what this process began ends with it, and ranks end with their agent
             self.kill({"op": "kill", "level": "node", "grace": 0})
+        with contextlib.suppress(OSError):
+            self._secrets.unlink(missing_ok=True)
         self._end()
 
     def _end(self) -> None:

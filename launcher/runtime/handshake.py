@@ -9,7 +9,7 @@ place.
     head   nvlaunch-heartbeat 2 NONCE
     node   NONCE NAME PROOF           is a heartbeat too
     head   ok PROOF                   or `stop`
-    node   beat PROOF                 or `leave`
+    node   beat PROOF                 or `leave`, or `state` with a status (`own_status.py`), which has no reply
 
 A run of 0.3 has no key: names are sent as they are there, and replies without a proof, until the run ends.
 """
@@ -24,9 +24,10 @@ LINE = 1024
 """Bytes of a line, with its end: a name has 253 at most, and is sent as hexadecimal."""
 
 OK, STOP = b"ok", b"stop"
-BEAT, LEAVE = b"beat", b"leave"
+BEAT, LEAVE, STATE = b"beat", b"leave", b"state"
 _NONCE = 32
-_PROOF = 32
+PROOF = 32
+"""Characters of a proof."""
 
 
 def kept(folder: Path) -> bytes | None:
@@ -65,7 +66,7 @@ class Session:
         return word
 
     def _proof(self, side: bytes, number: int, word: bytes) -> bytes:
-        return _digest(self._key, b"%s %d %s" % (side, number, word)).hex()[:_PROOF].encode()
+        return _digest(self._key, b"%s %d %s" % (side, number, word)).hex()[:PROOF].encode()
 
 
 def _digest(key: bytes, message: bytes) -> bytes:

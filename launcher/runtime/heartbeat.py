@@ -4,7 +4,8 @@ Twice a second the agent of a node sends a heartbeat to the agent of the head an
 prove who they are (`handshake.py`). A reply counts as a sign of life, and so does a connection that is refused, closed
 or merely accepted, or a reply without proof: a head process that is down while its machine answers stops no node. Only
 a proven `stop` stops one. A sign counts from the moment before it was asked for. After `self_stop` seconds without one
-the node kills its own ranks and Ray: from then on others may count it as lost.
+the node kills its own ranks and Ray: from then on others may count it as lost. The status of the node goes the same way
+(`own_status.py`), after a heartbeat that was answered: it counts for nothing.
 
 Why that is safe. Let s be when the last heartbeat that counted was sent, and t when the head's agent last received one
 from this node. A reply follows its heartbeat, so t >= s; the exception is a connection that was accepted and never
@@ -14,9 +15,10 @@ read: the head's agent counts it when it reads it, and its ages stand still unti
 The node stops at s + self_stop; the head's side counts it as lost at t + self_stop + margin. The margin is for killing.
 In the other direction the head can receive a heartbeat whose reply is lost, but only one, since TCP opens no further
 connection whose replies are lost; so t <= s + PERIOD_S + REPLY_S. A head that is cut off stops `self_stop` after that,
-and the ranks of its own node one period later: within the margin. The same holds for s as the last heartbeat that
-something on the head's machine may have taken, since a connection that is refused carries none: so a machine that
-refuses most nodes (it was installed anew, or its head's agent is gone) runs nothing of the run either.
+and the ranks of its own node one period later: within the margin for heads, which is larger. The same holds for s as
+the last heartbeat that something on the head's machine may have taken, since a connection that is refused carries none:
+so a machine that refuses most nodes (it was installed anew, or its head's agent is gone) runs nothing of the run
+either.
 
 On that machine the head's agent may have ended before it could stop the ranks beside it, and to them a refusal would be
 a sign of life. So it publishes when it would be cut off if it heard nothing more (`deadline.py`). Where it does not
@@ -37,9 +39,13 @@ from collections.abc import Callable
 
 from . import handshake
 from .deadline import NEVER, WatchedDeadline, now
+from .own_status import OwnStatus, StatusLines
 
 PERIOD_S = 0.5
-CONNECT_S = 2.0
+FOLLOW_S = 2.0
+"""Seconds for a new head to accept a connection."""
+CONNECT_S = 0.5
+"""The same for a head that is followed: a node that was cut off is answered within so long, not at TCP's next try."""
 REPLY_S = 1.0
 LEAST_S = 0.05
 FOLLOW_TRIES = 3
@@ -48,6 +54,8 @@ LEAVES = b"\t"
 """Sent without a key before the name of a node that leaves; no name begins with it."""
 
 LATELY_S = 3.0
+TELL_S = 0.5
+"""Seconds for sending a status: what is not taken by then waits for another connection."""
 
 
 class Heartbeat:
@@ -61,13 +69,16 @@ class Heartbeat:
         silent: Callable[[str], None],
         publish: Callable[[float], None],
         clock: Callable[[], float] = now,
+        status: OwnStatus | None = None,
     ) -> None:
-        self._name = name
-        self._key = key
-        self._limit = limit
-        self._silent = silent
-        self._publish = publish
+        self._name, self._key, self._limit = name, key, limit
+        self._silent, self._publish = silent, publish
         self._clock = clock
+        self._woken = threading.Event()
+        self._status = status
+        self._lines: StatusLines | None = None
+        if status is not None:
+            status.changed = self._woken.set
         self._turn = threading.Lock()
         self._head: tuple[str, int] | None = None
         self._hint: tuple[str, int] | None = None
@@ -75,8 +86,7 @@ class Heartbeat:
         self._beside: WatchedDeadline | None = None
         self._link: socket.socket | None = None
         self._session: handshake.Session | None = None
-        self._answered = 0.0
-        self._taken = 0.0
+        self._answered = self._taken = 0.0
         self._refused = False
         self._stopped = False
 
@@ -139,7 +149,7 @@ class Heartbeat:
             return None
         head = (str(found[0]), int(found[1]))
         self._hang_up()
-        reply = self._send(head, CONNECT_S)
+        reply = self._send(head, FOLLOW_S, connect=FOLLOW_S)
         if reply == handshake.OK:
             self._named, self._head, self._stopped = (address, port), head, False
             self._count(asked, reply)
@@ -159,7 +169,7 @@ class Heartbeat:
             begun = self._clock()
             left = self._answered + self._limit - begun
             # Checked first: an agent that was stopped or suspended for so long counts as lost already.
-            limit = CONNECT_S if self._stopped else max(LEAST_S, left)
+            limit = REPLY_S if self._stopped else max(LEAST_S, left)
             reply = None if left <= 0 and not self._stopped else self._send(self._head, limit)
             if reply == handshake.STOP:
                 self._end("told to by the head's agent, which is cut off from most nodes")
@@ -168,6 +178,7 @@ class Heartbeat:
             elif reply is not None:
                 self._count(begun, reply)
                 self._stopped = False
+                self._tell()
             elif self._clock() >= self._answered + self._limit:
                 self._end(f"no answer from the head's machine for {self._limit:.0f} s")
             left = self._answered + self._limit - self._clock()
@@ -187,9 +198,20 @@ class Heartbeat:
             self._hang_up()
 
     def keep(self, stopping: threading.Event) -> None:
-        """Send heartbeats until `stopping` is set."""
-        while not stopping.wait(self.step()):
-            pass
+        """Send heartbeats until `stopping` is set, the next one at once when the status has changed."""
+        while not stopping.is_set():
+            self._woken.wait(self.step())
+            self._woken.clear()
+
+    def _tell(self) -> None:
+        """Send the status, if the head's agent does not have it; one that cannot be sent now is sent again."""
+        if not self._lines or not self._session or not self._link or not (word := self._lines.state(self._clock())):
+            return
+        try:
+            self._link.settimeout(TELL_S)
+            self._link.sendall(self._session.sign(word))
+        except OSError:
+            self._hang_up()
 
     def _count(self, asked: float, reply: bytes) -> None:
         self._answered = asked
@@ -205,7 +227,9 @@ class Heartbeat:
             self._stopped = True
             self._silent(message)
 
-    def _send(self, head: tuple[str, int], limit: float, *, leave: bool = False) -> bytes | None:
+    def _send(
+        self, head: tuple[str, int], limit: float, *, connect: float = CONNECT_S, leave: bool = False
+    ) -> bytes | None:
         """Return the reply of the head's agent.
 
         Empty where only its machine answers, None where nothing does.
@@ -213,7 +237,7 @@ class Heartbeat:
         fresh, self._refused = self._link is None, False
         try:
             if self._link is None:
-                self._link = socket.create_connection(head, timeout=min(CONNECT_S, limit))
+                self._link = socket.create_connection(head, timeout=min(connect, limit))
                 reply = self._begin(self._link, min(REPLY_S, limit))
                 if not reply or not leave:
                     return reply or self._gone()
@@ -234,13 +258,15 @@ class Heartbeat:
         if answer is None:
             return b""
         self._session, own = answer
+        self._lines = StatusLines(self._status) if self._status else None
         link.sendall(own)
         return self._reply(link, limit)
 
     def _exchange(self, link: socket.socket, limit: float, *, leave: bool) -> bytes:
         link.settimeout(limit)
         if self._session is not None:
-            link.sendall(self._session.sign(handshake.LEAVE if leave else handshake.BEAT))
+            beat = self._lines.beat(self._clock()) if self._lines else handshake.BEAT
+            link.sendall(self._session.sign(handshake.LEAVE if leave else beat))
         else:
             link.sendall((LEAVES if leave else b"") + self._name.encode() + b"\n")
         return self._reply(link, limit)
@@ -263,7 +289,7 @@ class Heartbeat:
             with contextlib.suppress(OSError):
                 self._link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self._link.close()
-            self._link = self._session = None
+            self._link = self._session = self._lines = None
 
 
 def _line(link: socket.socket, limit: float) -> bytes:

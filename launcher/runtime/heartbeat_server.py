@@ -29,6 +29,7 @@ from . import handshake
 from .deadline import NEVER, now
 from .heartbeat import LEAVES
 from .protocol_files import node_key
+from .status_board import LINE, StatusBoard
 
 ROUND_S = 0.25
 IDLE_S = 30.0
@@ -52,8 +53,7 @@ class _Peer:
     """One connection: part of a line, the name of its node once that is proven, the last time that counts (s)."""
 
     def __init__(self, link: socket.socket, address: str, at: float) -> None:
-        self.link = link
-        self.address = address
+        self.link, self.address = link, address
         self.nonce = handshake.nonce()
         self.session: handshake.Session | None = None
         self.part = b""
@@ -64,7 +64,7 @@ class _Peer:
 class HeartbeatServer:
     """The head's side. `cut` is called once when it is cut off. Without a `key`, names are believed.
 
-    `publish` is given the time at which it is cut off, if it hears nothing more.
+    `publish` is given the time at which it is cut off, if it hears nothing more; `board` keeps statuses of nodes.
     """
 
     def __init__(
@@ -75,22 +75,21 @@ class HeartbeatServer:
         cut: Callable[[], None],
         publish: Callable[[float], None],
         clock: Callable[[], float] = now,
+        board: StatusBoard | None = None,
     ) -> None:
         self._key = key
-        self._limit = limit
-        self._population = population
-        self._cut = cut
-        self._publish = publish
+        self._limit, self._population = limit, population
+        self._cut, self._publish = cut, publish
         self._clock = clock
         self._selector = selectors.DefaultSelector()
         self._server: socket.socket | None = None
         self._late: dict[str, float] = {}
         self._early: dict[str, float] = {}
         self._names: dict[str, set[str]] = {}
-        self._links: dict[str, _Peer] = {}
-        self._strangers: dict[str, list[_Peer]] = {}
+        self._links, self._strangers = dict[str, _Peer](), dict[str, list[_Peer]]()
         self._turn = threading.Lock()
         self._since = self._round = self._counted = self._clock()
+        self._board = board or StatusBoard(clock)
         self.cut_off = False
 
     def listen(self, address: str, port: int) -> int:
@@ -194,14 +193,15 @@ class HeartbeatServer:
             self._close(max(self._strangers.values(), key=len)[0], at)
 
     def _read(self, peer: _Peer, before: float, at: float) -> None:
+        longest = LINE if peer.session else handshake.LINE
         try:
-            part = peer.link.recv(handshake.LINE)
+            part = peer.link.recv(longest)
         except BlockingIOError:
             return
         except OSError:
             part = b""
         *lines, peer.part = (peer.part + part).split(b"\n")
-        if not part or len(peer.part) > handshake.LINE or not all(self._take(peer, line, before, at) for line in lines):
+        if not part or len(peer.part) > longest or not all(self._take(peer, line, before, at) for line in lines):
             self._close(peer, at)
 
     def _take(self, peer: _Peer, line: bytes, before: float, at: float) -> bool:
@@ -209,11 +209,14 @@ class HeartbeatServer:
         word = self._plain(peer, line) if self._key is None else self._proven(peer, line)
         if word is None:
             return False
+        if word.startswith(handshake.STATE):  # it counts for nothing, and has no reply
+            return self._board.put(peer.name, word, before)
         peer.at = at
         if word == handshake.LEAVE:
             self._forget(peer.name, peer.address)
         else:
             name = peer.name
+            self._board.confirm(name, word, before)
             self._early[name], self._late[name] = max(before, self._early.get(name, before)), at
             self._names.setdefault(peer.address, set()).add(name)
         reply = handshake.STOP if self.cut_off else handshake.OK
@@ -274,6 +277,7 @@ class HeartbeatServer:
     def _forget(self, name: str, address: str) -> None:
         self._late.pop(name, None)
         self._early.pop(name, None)
+        self._board.forget(name)
         self._names.get(address, set()).discard(name)
 
     def _close(self, peer: _Peer, at: float) -> None:

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
         WorkersFile,
     )
     from .protocol_ray import GroupStatus, RayNodeStatus
+    from .protocol_views import NodeViews
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised with each change of what is sent. Every request and every status carries it, and both ends compare it."""
 
 ALWAYS_ANSWERED = ("hello", "stop")  # whatever their protocol: is it there, and end
@@ -52,6 +53,13 @@ class StatusRequest(TypedDict):
     head: NotRequired[tuple[str, int]]  # where an agent without a slot finds the head's heartbeat server
     probe: NotRequired[dict[str, tuple[str, list[int]]]]  # machines to connect to, by name: address and ports
     images: NotRequired[dict[str, str]]  # what the content of images is, for all nodes
+
+
+class ViewsRequest(TypedDict):
+    """Report what has changed on the nodes of a head since a number of an epoch."""
+
+    op: Literal["views"]
+    since: tuple[str, int]
 
 
 class PrepareRequest(TypedDict):
@@ -118,20 +126,24 @@ class SupervisorRequest(TypedDict):
 
 
 AgentRequest: TypeAlias = (
-    "PlainRequest | StatusRequest | PrepareRequest | RayRequest | KillRequest | SignalRequest | DriveRequest"
-    " | EnvironmentRequest | SupervisorRequest | ImageRequest"
+    "PlainRequest | StatusRequest | ViewsRequest | PrepareRequest | RayRequest | KillRequest | SignalRequest"
+    " | DriveRequest | EnvironmentRequest | SupervisorRequest | ImageRequest"
 )
 
 
 class VerifyRequest(TypedDict):
-    """Read Ray's tables anew."""
+    """Read Ray's tables anew: the placement group of a slice alone, or all."""
 
     op: Literal["verify"]
     timeout: float
+    slice: NotRequired[str]
 
 
 class ReserveRequest(TypedDict):
-    """Create the placement group of a slice, packed on the label in `within`."""
+    """Create the placement group of a slice, packed on the label in `within`.
+
+    Without `bundles` it is one that takes all of the nodes labelled with `slots`.
+    """
 
     op: Literal["reserve"]
     slice: str
@@ -269,7 +281,10 @@ class StatusReply(Reply):
     followed: NotRequired[str | None]  # the address of the head that these two are about
     head_bound: NotRequired[bool]  # no slot outlives the head's agent on the same machine
     refusal: NotRequired[str]  # in place of a reply: how the machine keeps the launcher out
+    silent: NotRequired[float]  # in place of a reply: s since the request that was answered last
     reachable: NotRequired[dict[str, bool]]
+    version: NotRequired[tuple[str, int]]  # of this agent's status: its name for itself, and a number that rises
+    views: NotRequired[NodeViews]  # in place of all others but the protocol
     heartbeat_ages: NotRequired[dict[str, float]]
     listening: NotRequired[float]
     supervisor: NotRequired[TablesReply]

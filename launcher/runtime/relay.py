@@ -178,6 +178,8 @@ class Relay:
         root, looked = asked["root"], asked["question"].get("op") == "status"
         if not os.path.exists(asked["package"] + "/__main__.py"):
             self._answer(request, {"answer": {"ok": True, "absent": True}})
+        elif asked["question"].get("op") == "views":
+            self._answer(request, {"message": "no agent listens"})
         elif looked and not os.path.exists(root + "/" + BEGUN) and _is_starting(asked["socket"]):
             self._answer(request, {"message": "the agent is starting"})
         elif looked and (self._is_empty(root) or not os.path.exists(root + "/" + BEGUN)):

@@ -16,6 +16,7 @@ from launcher.core.model.actions import (
     Kill,
     Level,
     NodeAction,
+    Park,
     PowerOff,
     Prepare,
     Release,
@@ -117,9 +118,13 @@ class ShellNodes:
         client = self._addresses.slot(run, action.slot.node)
         return self._act("join", lambda: self._heads.join(run, action.slot), client)
 
+    def _park(self, run: Run, action: Park) -> Answer:
+        """Hold the raylet of a spare."""
+        return self._act("park", lambda: self._heads.park(run, action), self._addresses.head(run))
+
     def _reserve(self, run: Run, action: Reserve) -> Answer:
         """Ask Ray for the slice's placement group."""
-        return self._act("reserve", lambda: self._heads.reserve(run, action.slice), self._addresses.head(run))
+        return self._act("reserve", lambda: self._heads.reserve(run, action), self._addresses.head(run))
 
     def _unreserve(self, run: Run, action: Unreserve) -> Answer:
         """Remove the slice's placement group."""
@@ -223,6 +228,7 @@ class ShellNodes:
         Prepare: _prepare,
         StartHead: _start_head,
         Join: _join,
+        Park: _park,
         Reserve: _reserve,
         Unreserve: _unreserve,
         Verify: _verify,
@@ -276,7 +282,8 @@ class ShellNodes:
         """
         begun = time.monotonic()
         try:
-            answer = act()
+            with self._poller.acting(clients):
+                answer = act()
         except LaunchError as error:
             answer = failed(error, *clients)
         except OSError as error:
@@ -284,8 +291,6 @@ class ShellNodes:
                 raise
             what = f"cannot use `{self._addresses.home}`: {os.strerror(error.errno).lower()}"
             raise StoreError(what, hints=("free space on its disk",)) from error
-        for client in clients:
-            self._poller.touch(client)
         return replace(answer, stage=stage, elapsed=time.monotonic() - begun)
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from launcher.core.model.inventory import HostKeyPolicy, Inventory
 from launcher.ports import Checker, Nodes, Prober, Shell
-from launcher.transport.agent.addresses import Addresses, leases
+from launcher.transport.agent.addresses import Addresses, leases, most_connections
 from launcher.transport.checker import ShellChecker
 from launcher.transport.local import LocalShell
 from launcher.transport.nodes import ShellNodes
@@ -45,4 +45,5 @@ def open_shell(home: Path, fleet: Inventory) -> Shell:
 
 
 def _ssh(home: Path, fleet: Inventory) -> SshShell:
-    return SshShell(home.absolute(), strict=fleet.host_keys is HostKeyPolicy.STRICT)
+    kept = most_connections(fleet)
+    return SshShell(home.absolute(), strict=fleet.host_keys is HostKeyPolicy.STRICT, kept=kept)

@@ -26,13 +26,14 @@ from launcher.core.model.actions import (
     Relocate,
     Signal,
     Start,
+    Unreserve,
 )
 from launcher.core.model.inventory import Access, Inventory
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Observation, Seen, Unseen
 from launcher.core.model.operator_requests import RequestKind
 from launcher.core.model.record import Record
-from launcher.core.model.run import Cause, GangName, Run, RunState, Wanted
+from launcher.core.model.run import Cause, GangName, Run, RunState, Wanted, is_spare
 from launcher.core.model.run_index import index_of
 from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.core.model.task import Group, OnNoSpare, RecoveryPolicy, RestartWith
@@ -195,7 +196,10 @@ def counters_only_rise(run: Run, before: Record, record: Record) -> None:
         assert gang.attempt - (was.attempt if was else 0) in (0, 1)
         assert gang.restarts >= (was.restarts if was else 0)
     for member, slot in record.slots.items():
-        assert slot.generation >= (before.slots[member].generation if member in before.slots else 0)
+        was_on = before.slots.get(member)
+        if was_on is not None and slot.node == was_on.node:
+            assert slot.generation >= was_on.generation
+    assert record.newest_generation >= before.newest_generation
 
 
 def who_loses_its_raylet_ends_its_attempt(run: Run, before: Record, record: Record) -> None:
@@ -240,6 +244,7 @@ def nothing_healthy_is_touched(run: Run, before: Record, seen: Observation, deci
         orphaned = {node for node, view in seen.nodes.items() if isinstance(view, Seen) and view.leftovers}
         placed = {name for part in run.placement.slices for name in (*part.nodes, *part.spares)}
         others = {*decision.record.failed_nodes, *orphaned, *seen.drained, *(seen.nodes.keys() - placed)}
+        others |= placed - {slot.node for slot in decision.record.slots.values()}  # spares are made ready meanwhile
         allowed = (
             "verify",
             "acquire",
@@ -250,6 +255,7 @@ def nothing_healthy_is_touched(run: Run, before: Record, seen: Observation, deci
             "relocate",
             "grow",
             "announce",
+            "park",
         )
         restless = [a for a in decision.actions if _node_of(a) not in others and a.kind not in allowed]
         old = [a for a in restless if isinstance(a, Release) and a.node in decision.record.former_heads]
@@ -259,6 +265,7 @@ def nothing_healthy_is_touched(run: Run, before: Record, seen: Observation, deci
             for a in restless
             if isinstance(a, Signal)
             or (isinstance(a, PowerOff) and a.node == run.head_at)
+            or (isinstance(a, Unreserve) and is_spare(a.slice))
             or (a.kind == "resize" and decision.record.resizing)
         ]
         loud = [str(key(a)) for a in restless if a not in old and a not in meant]

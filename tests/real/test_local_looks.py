@@ -145,6 +145,47 @@ def test_agents_and_the_heads_agent_hear_each_other(kept: Kept) -> None:
         time.sleep(0.5)
 
 
+def test_nodes_are_seen_through_the_heads_agent_and_asked_themselves_where_it_misses_them(kept: Kept) -> None:
+    nodes = kept.nodes
+    assert isinstance(nodes, ShellNodes)
+    poller, clients = nodes._poller, [nodes._addresses.slot(kept.run, name) for name in (N1, N2, N3)]
+    ok(nodes._provision.ensure_agent(kept.run, nodes._addresses.head(kept.run)))
+
+    def look() -> tuple[Sighting, int]:
+        """Look; return how many nodes have answered themselves."""
+        begun = time.monotonic()
+        seen = nodes.look(kept.run)
+        assert all(isinstance(seen.nodes[name], Seen) for name in (N2, N3))
+        return seen, sum(unit.of >= begun for unit in poller.standing(clients))
+
+    deadline = time.monotonic() + 30
+    while look()[1]:
+        assert time.monotonic() < deadline, "the head's agent never has all of them"
+        time.sleep(0.2)
+    asked = sum(look()[1] for _ in range(30))
+    assert asked <= 10, f"{asked} of 90: in turn alone"
+    stopped = kept.agent(N1)
+    os.kill(stopped, signal.SIGSTOP)
+    begun = time.monotonic()
+    try:
+        while isinstance(look()[0].nodes[N1], Seen):
+            assert time.monotonic() - begun < 10
+            time.sleep(0.2)
+        assert time.monotonic() - begun < 6.0, "as soon as if it was always asked"
+        assert poller.standing(clients)[0].missed, "by us, not by the head alone"
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+    while not isinstance(look()[0].nodes[N1], Seen):
+        assert time.monotonic() - begun < 30
+        time.sleep(0.1)
+    os.kill(kept.agent(N1), signal.SIGKILL)
+    begun = time.monotonic()
+    while look()[0].nodes[N1] != Seen():
+        assert time.monotonic() - begun < 8, "an agent that is gone"
+        time.sleep(0.1)
+    ok(nodes.perform(kept.run, Release(reason=REASON, node=kept.run.head, unit=Unit.HEAD)))
+
+
 def _heard(seen: Sighting, node: NodeName) -> float:
     return local.head(seen).heard.get(node, float("inf"))
 

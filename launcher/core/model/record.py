@@ -182,13 +182,13 @@ class Record:
     Ranks: `exits` are those of the current attempt. `ended` are those of one that was given up, while the rank of a
     node out of sight may have ended with 0 as well; `code` is None of a rank that was killed for it.
 
-    Nodes: `requested` may have a lease of the run, `leased` had one, `joined` may run a raylet. `node_attempts` counts
-    starts on a node that failed, `program_failures` are the newest failures of the program, `slow_ranks` those that
-    are slower than their peers now, `slow_left` those whose node was, or is about to be, left for that. `failed_nodes`
-    are not used any more. `stopped` says why nothing of the run can run on a node out of sight. `excused` has signs
-    that another node caused. `resumed` were named by a shared fault that an operator has lifted. `signalled` are
-    nodes, or gangs on nodes, whose ranks were told to stop. `noticed` are nodes that Ray was told are drained, with
-    the generation of the raylet: Ray cannot take that back.
+    Nodes: `requested` may have a lease of the run, `leased` had one, `joined` may run a raylet, `spares` one of a
+    generation that no slot has yet. `node_attempts` counts starts on a node that failed, `program_failures` are the
+    newest failures of the program, `slow_ranks` those that are slower than their peers now, `slow_left` those whose
+    node was, or is about to be, left for that. `failed_nodes` are not used any more. `stopped` says why nothing of the
+    run can run on a node out of sight. `excused` has signs that another node caused. `resumed` were named by a shared
+    fault that an operator has lifted. `signalled` are nodes, or gangs on nodes, whose ranks were told to stop.
+    `noticed` are nodes that Ray was told are drained, with the generation of the raylet: Ray cannot take that back.
 
     Actions: `kills` are decided and have no receipt `killed` yet; `retries` are actions that failed. `head_starts`
     counts starts of the head since it last answered, `misplaced` wrong places of a slice's bundles in Ray, `regrouped`
@@ -203,10 +203,9 @@ class Record:
     Run: `relocating` are slices that an operator wants elsewhere, `move` those of a plan. `resizing`: no rank starts
     until the run has its new slices. `dropping` is the slice that the run goes on without, once nothing of its attempt
     runs. `shrunk` says for each group with fewer slices than it may have where and why it lost the last one; `grown`
-    counts the growths of a group that failed or did not last. `newest_generation` is the highest generation of slots
-    that are gone.
-    `started_at` is when ranks first started (s since the epoch: unlike a timer, it outlives a boot); `clock_offset` is
-    the time of day minus the loop's clock (s), None before a controller's first look.
+    counts the growths of a group that failed or did not last. `newest_generation` is the highest generation that the
+    run has had. `started_at` is when ranks first started (s since the epoch: unlike a timer, it outlives a
+    boot); `clock_offset` is the time of day minus the loop's clock (s), None before a controller's first look.
     """
 
     receipts_seen: int = 0
@@ -218,6 +217,7 @@ class Record:
     requested: set[NodeName] = field(default_factory=set)
     leased: set[NodeName] = field(default_factory=set)
     joined: set[NodeName] = field(default_factory=set)
+    spares: dict[NodeName, int] = field(default_factory=dict)
     node_attempts: dict[NodeName, int] = field(default_factory=dict)
     program_failures: list[ProgramFailure] = field(default_factory=list)
     slow_ranks: dict[MemberName, SlowRank] = field(default_factory=dict)

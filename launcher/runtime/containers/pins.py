@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .. import files
-from ..protocol import Reply, StatusReply, StatusRequest
+from ..protocol import Reply, StatusReply
 from ..protocol_containers import ARCHIVES, CONTAINERS, ContainersRequest, ImageRequest, is_identity
 from .images import ASK_S
 
@@ -18,9 +18,8 @@ class FixedImages:
         self._found: dict[str, str] = {}
         self._changed = threading.Condition()
 
-    def exchange(self, request: StatusRequest, status: StatusReply) -> None:
-        """Take note of what is fixed, and add to a status what was found here of images that are not fixed yet."""
-        self.fix(request.get("images", {}))
+    def add_to(self, status: StatusReply) -> None:
+        """Add to a status what was found here of images that are not fixed yet."""
         with self._changed:
             if found := {image: one for image, one in self._found.items() if image not in self._fixed}:
                 status["images"] = found

@@ -22,10 +22,18 @@ from launcher.transport.upload.bundle import Files
 
 FALLBACK_LEASE = "/tmp/.nvlaunch-lease"  # noqa: S108 - a known place that anybody may lock is the point
 
+CONNECTIONS = 100
+"""Connections that are kept to machines of a run, besides one for each rack."""
+
 
 def leases(fleet: Inventory) -> tuple[str, ...]:
     """Return the paths of a machine's lease: the second counts where not everybody may make the first."""
     return (fleet.lease_path, FALLBACK_LEASE)
+
+
+def most_connections(fleet: Inventory) -> int:
+    """Return to how many machines of an inventory connections are kept: those of a small run stay open."""
+    return CONNECTIONS + len({node.rack for node in fleet.nodes})
 
 
 class Addresses:
@@ -36,7 +44,7 @@ class Addresses:
 
     def __init__(self, home: Path, fleet: Inventory, shell: Shell) -> None:
         self.home = home
-        self.poller = Poller(shell)
+        self.poller = Poller(shell, most_connections(fleet))
         self._local = fleet.capabilities.this_machine
         self._shell = shell
         self._blocks: dict[tuple[str, str], int] = {}

@@ -44,7 +44,8 @@ class OpenConnections(Protocol):
 class AgentClient:
     """An agent of a run, by its unit and machine.
 
-    `name` is for people; `shared` says that the machine has other nodes of the inventory too.
+    `name` is for people; `shared` says that the machine has other nodes of the inventory too. Of each `topic` one look
+    may be under way.
     """
 
     name: str
@@ -57,6 +58,7 @@ class AgentClient:
     shared: bool
     python: str
     connections: OpenConnections | None = None
+    topic: str = ""
 
     def ask(self, request: AgentRequest, *, timeout: float) -> Reply:
         """Return the agent's reply, or that of its machine where there is no agent.

@@ -6,15 +6,14 @@ so is one on which a line does not end, or too much comes that nobody asked for.
 connection, and their callers wait by themselves.
 """
 
-import contextlib
 import itertools
 import json
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -26,6 +25,7 @@ from launcher.ports import Shell, Talk
 from launcher.runtime.protocol_programs import RelayAnswer, RelayQuestion
 from launcher.transport.agent import replies
 from launcher.transport.agent.client import AgentClient
+from launcher.transport.agent.unit_view import Changes, Key, UnitView
 from launcher.transport.ssh.operation import HostKeyError, LoginRefusedError, NoJobError
 
 AGENT_S = 2.5
@@ -44,71 +44,9 @@ KNOCK_S = 2.0
 PAUSE_S = 0.5
 """The least time between two attempts to connect (s)."""
 
-KEPT_S = 3.0
-"""Seconds for which the last reply holds."""
-
 _REFUSALS = ((HostKeyError, Refusal.HOST_KEY), (LoginRefusedError, Refusal.LOGIN), (NoJobError, Refusal.NO_JOB))
 STRAYS = 1000
 """Lines in a row that answer nothing, after which a connection is closed; a scan for leftovers sends one a second."""
-
-Key = tuple[str, str]
-"""Run and place of a unit; for a request other than a look an empty run and a number."""
-
-
-@dataclass(slots=True)
-class UnitView:
-    """What is known of one unit on a machine.
-
-    Times are monotonic (s), `since` is wall-clock time. `asked` is when the request under way was sent, `of` when that
-    of the last reply was; `touched` is when the last action on the unit ended: earlier replies are out of date.
-    `trouble` has lasted since `since`; `refusal` says how the machine keeps us out, if it does. `reply` is as it came,
-    and not checked.
-    """
-
-    asked: float | None = None
-    reply: object = None
-    of: float = 0.0
-    touched: float = 0.0
-    trouble: str = "no reply yet"
-    since: float | None = None
-    refusal: Refusal | None = None
-
-    def replied(self, reply: object) -> None:
-        """Take in a reply to the request under way."""
-        if self.asked is not None:
-            self.reply, self.of, self.since, self.refusal = reply, self.asked, None, None
-        self.asked = None
-
-    def failed(self, message: str, refusal: Refusal | None = None) -> None:
-        """Take in that the request under way has no reply."""
-        self.asked, self.trouble, self.refusal = None, message, refusal
-        self.since = self.since or time.time()
-
-
-class Changes(threading.Condition):
-    """Guards what is known of units, and wakes a look only where that matters."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._followers: list[Callable[[Key], bool]] = []
-
-    @contextlib.contextmanager
-    def followed_by(self, take: Callable[[Key], bool]) -> Iterator[None]:
-        """Tell `take` of each change in this block; True wakes the waiting thread.
-
-        Called with the lock held.
-        """
-        self._followers.append(take)
-        try:
-            yield
-        finally:
-            self._followers.remove(take)
-
-    def tell(self, keys: Iterable[Key]) -> None:
-        """Report that these units have changed. Called with the lock held."""
-        woken = [take(key) for key in keys for take in self._followers]
-        if any(woken):
-            self.notify_all()
 
 
 class MachineConnection:
@@ -120,7 +58,7 @@ class MachineConnection:
     def __init__(self, shell: Shell, access: Access, python: str, changes: Changes, pool: Executor) -> None:
         self._shell = shell
         self._access = access
-        self._argv = (python, "-EsS", "-c", resources.files("launcher.runtime").joinpath("relay.py").read_text())
+        self._argv = (python, "-EsS", "-c", _relay())
         self._changes = changes
         self._pool = pool
         self._talk: Talk | None = None
@@ -133,6 +71,7 @@ class MachineConnection:
         self._numbers = itertools.count()
         self._waiting: dict[str, Future[RelayAnswer]] = {}
         self._longest = replies.LINE
+        self.used = 0.0
         self.views: dict[Key, UnitView] = {}
 
     def look(self, wanted: Mapping[Key, tuple[AgentClient, Mapping[str, Any]]]) -> None:
@@ -155,6 +94,7 @@ class MachineConnection:
                 lines.append(line(key, client, request, AGENT_S))
         if not lines:
             return
+        self.used = now
         if self._talk:
             self._pool.submit(self._send, self._talk, lines)
         else:
@@ -169,16 +109,40 @@ class MachineConnection:
         """
         if self._talk is None:
             return None
-        number = str(next(self._numbers))
+        number, self.used = str(next(self._numbers)), time.monotonic()
         asked: Future[RelayAnswer] = Future()
         self._waiting[number] = asked
         self._pool.submit(self._send, self._talk, [line(("", number), client, request, limit)])
         return asked
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection."""
+        return self._talk is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is one on which no request is under way. Called with the lock of `changes` held."""
+        return self._talk is not None and not self._waiting and not self._pending()
+
+    def hang_up(self) -> None:
+        """Close a connection that is idle; the next request makes a new one."""
+        with self._changes:
+            talk = self._talk if self.is_idle else None
+            self._talk = None if talk else self._talk
+        if talk:
+            talk.close()
+
     def _may_dial(self, now: float) -> bool:
         return not self._dialling and not self._closed and now - self._dialled >= PAUSE_S
 
+    def _note_begun(self, at: float) -> None:
+        for key in self._pending():
+            self.views[key].begun = self.views[key].begun or at
+
     def _dial(self, lines: list[bytes]) -> None:
+        with self._changes:
+            self._note_begun(time.monotonic())
         try:
             talk = self._shell.converse(self._access, self._argv, timeout=DIAL_S, knock=KNOCK_S)
         except LaunchError as error:
@@ -203,6 +167,8 @@ class MachineConnection:
 
         A connection that takes none any more ends for its reader too, which reports it.
         """
+        with self._changes:
+            self._note_begun(time.monotonic())
         with self._sending:
             talk.send(b"".join(lines))
 
@@ -213,7 +179,7 @@ class MachineConnection:
         finally:  # whatever came: a connection without a reader must not stay
             if wrong:
                 talk.give_up()
-            self._lost(wrong or talk.last_words())
+            self._lost(wrong or talk.last_words(), of=talk)
             talk.close()
 
     def _hear(self, talk: Talk) -> str:
@@ -261,16 +227,18 @@ class MachineConnection:
         if "answer" in found:
             view.replied(found["answer"])
         else:
-            view.failed(found.get("message", "no reply"))
+            view.fail(found.get("message", "no reply"))
         return (key,)
 
-    def _lost(self, message: str, refusal: Refusal | None = None) -> None:
+    def _lost(self, message: str, refusal: Refusal | None = None, *, of: Talk | None = None) -> None:
         message = message[: replies.MAX_TEXT]
         with self._changes:
+            if of is not self._talk:  # it was idle and was closed; there may be another one
+                return
             self._talk, self._dialling = None, False
             pending = self._pending()
             for key in pending:
-                self.views[key].failed(message, refusal)
+                self.views[key].fail(message, refusal)
             self._changes.tell(pending)
             waiting, self._waiting = self._waiting, {}
         for asked in waiting.values():
@@ -284,6 +252,12 @@ class MachineConnection:
         self._closed = True
         if self._talk:
             self._talk.close()
+
+
+@cache
+def _relay() -> str:
+    """Return the text of the relay, which thousands of connections share."""
+    return resources.files("launcher.runtime").joinpath("relay.py").read_text()
 
 
 def line(key: Key, client: AgentClient, request: Mapping[str, Any], limit: float) -> bytes:

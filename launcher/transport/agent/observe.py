@@ -1,6 +1,7 @@
 """A look at a run: the status of its agents, and of unreachable machines."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 
 from launcher.core.model.inventory import Node, RackName
@@ -13,6 +14,7 @@ from launcher.setup.ports import FIRST
 from launcher.transport.agent import containers, decode
 from launcher.transport.agent.addresses import Addresses
 from launcher.transport.agent.client import OTHER_VERSION, AgentClient
+from launcher.transport.agent.run_look import RunLook
 
 PROBERS = 2
 """The number of agents that probe a machine which the launcher cannot reach."""
@@ -23,36 +25,45 @@ SSH_PORT = 22
 class Observer:
     """Looks at runs.
 
-    It remembers of each run which nodes the last look did not reach, and where its head listens.
+    It remembers of each run which nodes the last look did not reach, where its head listens, and what that tells.
     """
 
-    def __init__(self, addresses: Addresses) -> None:
+    def __init__(self, addresses: Addresses, clock: Callable[[], float] = time.monotonic) -> None:
         self._addresses = addresses
-        self._poller = addresses.poller
+        self._clock = clock
         self._views: dict[RunId, Mapping[NodeName, NodeView]] = {}
         self._heartbeat_servers: dict[RunId, tuple[str, int]] = {}
+        self._looks: dict[RunId, RunLook] = {}
 
     def look(self, run: Run) -> Sighting:
-        """Return what exists of the run on its nodes and on its head, all asked at once."""
-        names = [node.name for node in run.fleet.nodes]
-        clients, head = [self._addresses.slot(run, name) for name in names], self._addresses.head(run)
-        asked = self._requests(run)
-        told = self._poller.look([*clients, head], [*(asked[name] for name in names), {"op": "status"}])
-        _check_protocol(run, told)
-        containers.fix_identities(self._addresses.home, run, told[:-1])
+        """Return what exists of the run on its nodes and on its head."""
+        look = self._run_look(run)
+        head, told = look.head, look.look(self._requests(run), self._of_head(run))
+        _check_protocol(run, [*told.direct.values(), told.head])
+        containers.fix_identities(self._addresses.home, run, [*told.direct.values(), told.head])
         ending = run.wanted is Wanted.NOTHING
-        replies = zip(names, told[:-1], strict=True)
-        address = head.access.address
-        views = {name: decode.node_view(reply, head=address, ending=ending) for name, reply in replies}
+        views = look.views(told, head.access.address, ending=ending)
         self._views[run.id] = views
-        self._note_head(run, head, told[-1])
-        reached = _reached(views, dict(zip(names, told[:-1], strict=True)))
-        seen = decode.head_view(told[-1], names, ending=ending)
-        return Sighting(nodes=views, head=seen, reached=reached)
+        self._note_head(run, head, told.head)
+        reached = _reached(views, told.direct)
+        seen = decode.head_view(told.head, look.names, ending=ending)
+        return Sighting(nodes=views, head=seen, reached=reached, warnings=look.warnings())
+
+    def _run_look(self, run: Run) -> RunLook:
+        """Return what is known of the looks at a run, begun anew with the head elsewhere."""
+        found = self._looks.get(run.id)
+        if found is None or not found.keep_up(run):
+            found = self._looks[run.id] = RunLook(run, self._addresses, self._clock)
+        return found
 
     def _note_head(self, run: Run, head: AgentClient, reply: StatusReply) -> None:
         if reply["ok"] and head.blocks.has(reply.get("block", 0)):
             self._heartbeat_servers[run.id] = (head.access.address, head.blocks.ports(reply["block"]).heartbeat)
+
+    def _of_head(self, run: Run) -> StatusRequest:
+        """Return the request to the agent of the head, which has a container where its Ray is that of an image."""
+        images = containers.identities(self._addresses.home, run)
+        return {"op": "status", "images": images} if images else {"op": "status"}
 
     def _requests(self, run: Run) -> dict[NodeName, StatusRequest]:
         """Return the request to each agent, with the machines that it is to probe."""

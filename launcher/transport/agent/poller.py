@@ -4,22 +4,28 @@ For a unit without a reply it tells since when there is none; it waits for none 
 single requests too, which spares a machine an interpreter for each.
 """
 
+import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from launcher.core.model.inventory import Access
 from launcher.errors import RemoteError
 from launcher.ports import Shell
-from launcher.runtime.protocol import Reply, StatusReply, StatusRequest
+from launcher.runtime.protocol import Reply, StatusReply, StatusRequest, ViewsRequest
 from launcher.runtime.protocol_programs import RelayAnswer
 from launcher.transport.agent import replies
 from launcher.transport.agent.client import AgentClient, with_protocol
-from launcher.transport.agent.connection import KEPT_S, Changes, Key, MachineConnection, UnitView
+from launcher.transport.agent.connection import MachineConnection
+from launcher.transport.agent.stream import aged
+from launcher.transport.agent.unit_view import KEPT_S, Changes, Key, UnitStanding, UnitView
 
 PATIENCE_S = 1.0
 """Seconds for which a look waits for units that have not replied yet."""
+
+MISSED = 0.8
+"""The part of it after which a unit that was asked counts as missed: its request was sent a little after it began."""
 
 FIRST_S = 5.0
 """The same for the first look at a run: its connections have to be made, and nothing is known yet."""
@@ -31,18 +37,35 @@ FAN_OUT = 256
 """Connections that are made, or written to, at once: a silent machine holds its place for a few seconds."""
 
 
-class Poller:
-    """The connections to machines, by how they are reached."""
+MOST = 1000
+IDLE_S = 45.0
+"""Seconds without a request after which a connection is closed: before its other end would (`relay.IDLE_S`)."""
 
-    def __init__(self, shell: Shell) -> None:
+SPARED_S = 5.0
+"""Seconds without a request after which one may be closed because there are too many."""
+
+LookRequest: TypeAlias = StatusRequest | ViewsRequest
+
+
+class Poller:
+    """The connections to machines, by how they are reached.
+
+    One on which nobody asks for `IDLE_S` is closed, and earlier where there are more than `most`.
+    """
+
+    def __init__(self, shell: Shell, most: int = MOST) -> None:
         self._shell = shell
+        self._most = most
+        self._swept = 0.0
         self._changes = Changes()
         self._pool = ThreadPoolExecutor(max_workers=FAN_OUT, thread_name_prefix="look")
         self._machines: dict[Access | None, MachineConnection] = {}
         self._known: set[str] = set()
         self._closed = False
 
-    def look(self, clients: Sequence[AgentClient], requests: Sequence[StatusRequest]) -> list[StatusReply]:
+    def look(
+        self, clients: Sequence[AgentClient], requests: Sequence[StatusRequest | ViewsRequest]
+    ) -> list[StatusReply]:
         """Return the newest reply of each unit, within a second or so.
 
         One that is not `ok` where there is none, or where it is no status.
@@ -57,18 +80,30 @@ class Poller:
         self._known |= runs
         with self._changes:
             views: dict[Key, UnitView] = {}
-            for machine, part in by_machine.items():
-                views |= self._look(machine, part)
+            for part in by_machine.values():
+                views |= self._look(part)
             awaited = _Awaited(views, begun)
             with self._changes.followed_by(awaited.take):
                 while not awaited.over and (left := begun + patience - time.monotonic()) > 0:
                     self._changes.wait(left)
                     for key in awaited.again():
-                        self._look(asked[key][0].machine, {key: asked[key]})
+                        self._look({key: asked[key]})
                         awaited.take(key)
             now = time.monotonic()
             newest = [_newest(views[_key(client)], now) for client in clients]
+            self._close_idle(now)
         return [_status(reply, age) for reply, age in newest]  # takes a while: others may report meanwhile
+
+    def _close_idle(self, now: float) -> None:
+        """Close connections that are not used, now and then."""
+        if now - self._swept < SPARED_S:
+            return
+        self._swept = now
+        idle = [(now - one.used, at) for at, one in self._machines.items() if one.is_idle]
+        surplus = sum(one.is_open for one in self._machines.values()) - self._most
+        for at, (unused, machine) in enumerate(sorted(idle, key=lambda one: -one[0])):
+            if unused > IDLE_S or (at < surplus and unused > SPARED_S):
+                self._pool.submit(self._machines[machine].hang_up)
 
     def ask(self, client: AgentClient, request: Mapping[str, Any], timeout: float) -> Reply | None:
         """Return an agent's reply to a single request.
@@ -80,26 +115,46 @@ class Poller:
             asked = machine.begin(client, request, timeout) if machine is not None and not self._closed else None
         return None if asked is None else _await(asked, client, request, timeout)
 
-    def _look(
-        self, machine: Access | None, part: Mapping[Key, tuple[AgentClient, Mapping[str, Any]]]
-    ) -> dict[Key, UnitView]:
-        connection = self._machines.get(machine)
-        if connection is None:
-            first = next(iter(part.values()))[0]
-            connection = MachineConnection(self._shell, first.access, first.python, self._changes, self._pool)
-            self._machines[machine] = connection
+    def _look(self, part: Mapping[Key, tuple[AgentClient, Mapping[str, Any]]]) -> dict[Key, UnitView]:
+        connection = self._connection(next(iter(part.values()))[0])
         connection.look(part)
         return {key: connection.views.setdefault(key, UnitView()) for key in part}
 
-    def touch(self, client: AgentClient) -> None:
-        """Take note that an action on a unit has ended.
+    def _connection(self, client: AgentClient) -> MachineConnection:
+        found = self._machines.get(client.machine)
+        if found is None:
+            found = MachineConnection(self._shell, client.access, client.python, self._changes, self._pool)
+            self._machines[client.machine] = found
+        return found
 
-        Replies to earlier requests are out of date.
-        """
+    def standing(self, clients: Sequence[AgentClient]) -> list[UnitStanding]:
+        """Return how each unit stands by its own replies."""
         with self._changes:
-            connection = self._machines.get(client.machine)
-            if connection is not None:
-                connection.views.setdefault(_key(client), UnitView()).touched = time.monotonic()
+            now = time.monotonic()
+            return [self._view(client).standing(now, MISSED * PATIENCE_S) for client in clients]
+
+    def newest(self, client: AgentClient) -> StatusReply:
+        """Return the newest reply of a unit, as `look` does, without asking."""
+        with self._changes:
+            newest = _newest(self._view(client), time.monotonic())
+        return _status(*newest)
+
+    def _view(self, client: AgentClient) -> UnitView:
+        return self._connection(client).views.setdefault(_key(client), UnitView())
+
+    @contextlib.contextmanager
+    def acting(self, clients: Sequence[AgentClient]) -> Iterator[None]:
+        """Take note of an action on these units in this block: replies to requests before its end are out of date."""
+        with self._changes:
+            views = [self._view(client) for client in clients]
+            for view in views:
+                view.acting += 1
+        try:
+            yield
+        finally:
+            with self._changes:
+                for view in views:
+                    view.acting, view.touched = view.acting - 1, time.monotonic()
 
     def close(self) -> None:
         """Close all connections."""
@@ -164,13 +219,13 @@ def _await(
 
 
 def _key(client: AgentClient) -> Key:
-    return (client.layout.run, client.layout.place)
+    return (client.layout.run, client.layout.place + client.topic)
 
 
 def _status(reply: object, age: float) -> StatusReply:
     """Return a reply that is so old (s) as a status; what is none is odd."""
     try:
-        return _aged(replies.read(StatusReply, reply), age)
+        return aged(replies.read(StatusReply, reply), age)
     except replies.OddReplyError as error:
         return {"ok": False, "odd": True, "message": f"odd reply: {error}"}
 
@@ -184,19 +239,6 @@ def _newest(view: UnitView, now: float) -> tuple[object, float]:
     silent: StatusReply = {"ok": False, "message": f"{message}, since {since}" if since else message}
     if view.refusal is not None:
         silent["refusal"] = view.refusal.name
+    if view.reply is not None and view.of >= view.touched:
+        silent["silent"] = now - view.of
     return silent, 0.0
-
-
-def _aged(reply: StatusReply, age: float) -> StatusReply:
-    """Return a copy that may be added to, of a reply that is so old (s): what ended is longer ago by that.
-
-    The original is returned again by the next look.
-    """
-    copy = reply.copy()
-    if any("ended_ago" in rank for rank in copy.get("ranks", ())):
-        copy["ranks"] = [
-            {**rank, "ended_ago": rank["ended_ago"] + age} if "ended_ago" in rank else rank for rank in copy["ranks"]
-        ]
-    if "supervisor" in copy:
-        copy["supervisor"] = copy["supervisor"].copy()
-    return copy

@@ -13,7 +13,14 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin, is_typeddi
 
 from typing_extensions import NotRequired
 
-from launcher.runtime import protocol, protocol_buckets, protocol_files, protocol_programs, protocol_ray
+from launcher.runtime import (
+    protocol,
+    protocol_buckets,
+    protocol_files,
+    protocol_programs,
+    protocol_ray,
+    protocol_views,
+)
 
 LARGEST = 64 << 20
 """Bytes of one reply: a head with 10,000 nodes sends some 3 MiB."""
@@ -115,7 +122,7 @@ def _reader(kind: Any, what: str) -> _Reader:
     return _PLAIN[kind](what)
 
 
-_PARTS = (protocol_buckets, protocol_files, protocol_programs, protocol_ray, protocol)
+_PARTS = (protocol_buckets, protocol_files, protocol_programs, protocol_ray, protocol_views, protocol)
 """Where the types of replies are; `protocol` is last, because others name what they import for mypy alone."""
 
 

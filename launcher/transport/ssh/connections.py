@@ -1,12 +1,8 @@
-"""Connections, one for each machine, shared by sessions.
-
-Their number is bounded, and so are the handshakes at once.
-"""
+"""Connections to machines, shared by sessions, and how many handshakes are made at once."""
 
 import contextlib
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import paramiko
 from tenacity import (
@@ -17,11 +13,10 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from launcher.core.model.inventory import Access
-from launcher.errors import RemoteError
 from launcher.transport.ssh.config import Settings
 from launcher.transport.ssh.operation import DroppedError, LostError, Operation
 from launcher.transport.ssh.route import Route
+from launcher.transport.ssh.watchdog import WATCHDOG
 
 CONNECTING = 64
 CONNECTING_BY_JUMP = 8
@@ -106,15 +101,18 @@ class Connection:
         peer is mute: a session whose time is over is closed from here.
         """
         channel = patiently(op, self._gone)(self._session, op)
-        watch = threading.Timer(op.left + GRACE_S, self._give_up, (channel,))
-        watch.daemon = True
-        watch.start()
+        watch = WATCHDOG.after(op.left + GRACE_S, lambda: self._give_up(channel))
         try:
             yield channel
         finally:
             watch.cancel()
             channel.close()
             self._release()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has no session."""
+        return self._open == 0
 
     @property
     def is_roomy(self) -> bool:
@@ -210,83 +208,3 @@ class Connection:
         self.transport.close()
         with self._free:
             self._free.notify_all()
-
-
-class _Machine:
-    """The connection to one machine.
-
-    One thread makes it while others wait for the outcome.
-    """
-
-    def __init__(self) -> None:
-        self.link: Connection | None = None
-        self._making = threading.Lock()
-        self._failure: tuple[float, RemoteError] | None = None
-
-    def get(self, make: Callable[[], Connection], op: Operation) -> Connection:
-        link = self.link
-        if link is not None and link.alive:
-            return link
-        came = time.monotonic()
-        if not self._making.acquire(timeout=op.left):
-            op.fail("connect", f"connecting took longer than {op.timeout:.0f} s", "allow more time")
-        try:
-            if self.link is not None and self.link.alive:
-                return self.link
-            if self._failure is not None and self._failure[0] > came:
-                raise self._failure[1]
-            if self.link is not None:
-                self.link.retire()
-            try:
-                self.link = make()
-            except RemoteError as error:
-                self._failure = (time.monotonic(), error)
-                raise
-            return self.link
-        finally:
-            self._making.release()
-
-
-class ConnectionPool:
-    """All connections of a shell."""
-
-    def __init__(
-        self,
-        resolve: Callable[[Access, Operation], Settings],
-        dial: Callable[[Settings, Callable[[Settings, Operation], Connection], Operation], Connection],
-    ) -> None:
-        self._resolve = resolve
-        self._dial = dial
-        self._machines: dict[Settings, _Machine] = {}
-        self._guard = threading.Lock()
-        self._closed = False
-
-    def link(self, at: Access, op: Operation) -> Connection:
-        """Return the connection to a machine, made if there is none.
-
-        RemoteError says why that fails.
-        """
-        return self.to(self._resolve(at, op), op)
-
-    def to(self, settings: Settings, op: Operation) -> Connection:
-        """Return the connection to a machine by its settings, as for a jump host."""
-        with self._guard:
-            machine = self._machines.setdefault(settings, _Machine())
-        link = machine.get(lambda: self._dial(settings, self.to, op), op)
-        if self._closed:
-            link.cut()
-            op.fail("connect", "the launcher is closing its connections")
-        return link
-
-    def close(self) -> None:
-        """Close all connections, those behind others first."""
-        with self._guard:
-            self._closed = True
-            machines = sorted(self._machines.items(), key=lambda item: -_depth(item[0]))
-        for _, machine in machines:
-            if machine.link is not None:
-                machine.link.cut()
-
-
-def _depth(settings: Settings) -> int:
-    return 0 if settings.via is None else 1 + _depth(settings.via)

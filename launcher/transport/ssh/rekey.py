@@ -8,10 +8,10 @@ from pathlib import Path
 from launcher.core.model.inventory import Access, Inventory
 from launcher.errors import RemoteError
 from launcher.transport.ssh.config import Resolver, Settings
-from launcher.transport.ssh.connections import ConnectionPool
 from launcher.transport.ssh.dial import Dialler
 from launcher.transport.ssh.host_keys import HostKey, HostKeys
 from launcher.transport.ssh.operation import Operation
+from launcher.transport.ssh.pool import ConnectionPool
 from launcher.transport.ssh.shell import KNOWN_HOSTS
 
 _LOOK_S = 20.0

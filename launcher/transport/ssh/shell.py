@@ -10,11 +10,11 @@ from launcher.ports import Completed, LearntKey, Take, Talk
 from launcher.ports import Stdin as Input
 from launcher.transport.ssh import command, terminal
 from launcher.transport.ssh.config import Resolver
-from launcher.transport.ssh.connections import ConnectionPool
 from launcher.transport.ssh.dial import Dialler
 from launcher.transport.ssh.exchange import Stdin, exchange
 from launcher.transport.ssh.host_keys import HostKey, HostKeys
 from launcher.transport.ssh.operation import LoginError, LostError, Operation, tail
+from launcher.transport.ssh.pool import KEPT, ConnectionPool
 from launcher.transport.ssh.talk import KeptTalk, SingleTalk
 
 KNOWN_HOSTS = "known_hosts"
@@ -26,15 +26,15 @@ STUCK_S = 30.0
 class SshShell:
     """Runs commands and writes files on machines over SSH.
 
-    `home` keeps the host keys that are learnt; with `strict` none is.
+    `home` keeps the host keys that are learnt; with `strict` none is. So many connections are `kept` without a session.
     """
 
-    def __init__(self, home: Path, *, strict: bool = False) -> None:
+    def __init__(self, home: Path, *, strict: bool = False, kept: int = KEPT) -> None:
         self._resolver = Resolver(home, strict=strict)
         self._keys = HostKeys(home / KNOWN_HOSTS)
         self._dialler = Dialler(self._keys)
         self._stuck: dict[Access, tuple[LoginError, float]] = {}
-        self._links = ConnectionPool(self._resolver.resolve, self._dialler.dial)
+        self._links = ConnectionPool(self._resolver.resolve, self._dialler.dial, kept)
 
     def run(
         self,
@@ -56,13 +56,9 @@ class SshShell:
 
         Each by a rename; RemoteError where not possible.
         """
-        parts: list[bytes] = []
-        for name, (content, mode) in files.items():
-            raw = name.encode("utf-8", "surrogateescape")
-            parts += [b"%d %d %d\n" % (mode, len(content), len(raw)), raw, content]
         op = Operation(at.address, timeout)
         argv = [at.python or "python3", "-EsS", "-c", command.UNPACK, folder]
-        ended = self._run(at, argv, (*parts, b"end\n"), op)
+        ended = self._run(at, argv, (command.packed(files),), op)
         if ended.status != 0:
             said = tail(ended.stderr)
             message = f"cannot write to `{folder}`: {said[-1] if said else f'status {ended.status}'}"

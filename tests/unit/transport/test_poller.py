@@ -128,6 +128,11 @@ def look(sight: Poller, *names: str) -> list[dict[str, Any]]:
     return sight.look([site(name) for name in names], [{"op": "status"} for _ in names])
 
 
+def act(sight: Poller, name: str) -> None:
+    with sight.acting([site(name)]):
+        pass
+
+
 def until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 10
     while not holds():
@@ -205,7 +210,7 @@ def test_one_question_at_a_time_is_under_way(sight: Poller, machines: Machines) 
 def test_an_action_ends_what_was_seen_before_it(sight: Poller, machines: Machines) -> None:
     look(sight, "n1")
     machines.by["n1"].silent = True
-    sight.touch(site("n1"))
+    act(sight, "n1")
     assert look(sight, "n1")[0] == {"ok": False, "message": "no reply in time"}
 
 
@@ -223,10 +228,34 @@ def test_a_late_answer_of_before_an_action_is_not_taken_for_one_of_after_it(sigh
     machines.by["n2"] = Slow()
     look(sight, "n2")
     look(sight, "n2")  # its question is under way when the action ends
-    sight.touch(site("n2"))
+    act(sight, "n2")
     hold.set()
     until(lambda: bool(look(sight, "n2")[0]["ok"]))
     assert look(sight, "n2")[0]["block"] >= 3
+
+
+def test_connections_that_nobody_uses_are_closed_and_made_again(
+    sight: Poller, machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(poller, "SPARED_S", 0.0)
+    look(sight, "n1", "n2", "n3")
+    monkeypatch.setattr(poller, "IDLE_S", 0.05)
+    until(lambda: bool(look(sight, "n1")) and sum(one.is_open for one in sight._machines.values()) == 1)
+    assert machines.by["n2"].dials == 1
+    assert look(sight, "n2")[0]["ok"]
+    assert machines.by["n2"].dials == 2
+    assert machines.by["n2"].given_up == 0
+
+
+def test_no_more_connections_are_kept_than_allowed(
+    sight: Poller, machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(poller, "SPARED_S", 0.0)
+    monkeypatch.setattr(sight, "_most", 10)
+    names = [f"n{at}" for at in range(50)]
+    assert all(told["ok"] for told in look(sight, *names)), "a look may have as many as it asks"
+    until(lambda: bool(look(sight, "n1")) and sum(one.is_open for one in sight._machines.values()) == 10)
+    assert machines.by["n1"].dials == 1, "the one in use is not closed"
 
 
 def asked(sight: Poller, name: str, question: dict[str, Any], timeout: float = 5.0) -> dict[str, Any] | None:

@@ -1,0 +1,105 @@
+"""The statuses of nodes as they go to the launcher through the head's agent.
+
+A part of `protocol.py`. A node sends its status with its heartbeats (`own_status.py`), the head's agent keeps the
+newest of each node as it came (`status_board.py`), and the launcher asks what has changed since its last look.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MOST_TEXT = 4000
+"""Characters of a packed status. Of a larger one only `DIRECT` is sent; a usual one has 150."""
+
+MOST_BYTES = 256 << 10
+"""Bytes of an unpacked status."""
+
+DIRECT = "-"
+"""In place of a status: it is too large, ask the node itself."""
+
+GONE = ""
+"""In place of the status of a node that has left."""
+
+FRESH_S = 1.5
+"""Seconds: the head's agent names the nodes whose status was confirmed longer ago. Heartbeats come twice a second, a
+status is made four times a second, and the head's agent knows the time of an arrival to a quarter of a second."""
+
+CALM_S = 10.0
+"""Seconds of a rank without output that are no change of a status; longer ones are exact."""
+
+_PASSING = ("reachable", "head_silence", "head_unheard", "version", "protocol")
+"""Fields of a status that are not sent, or are no part of what is compared."""
+
+_TIMES = ("quiet", "unready", "ended_ago", "step")
+"""Fields of a rank that change by themselves."""
+
+_USUAL = (
+    b'"images": {}, "fault": {"stage": "", "path": "", "errno": "ENOSPC"}, "tail": ["Traceback (most recent call last):'
+    b'"], "phase": "failed", "phase": "absent", "exit_code": 1, "ended_ago": 0.1, "running": false, "ready": true, '
+    b'"unready": 0.0, "step": {"step": 100, "over": 50, "own": 0.5}, {"agent":1234,"block":6400,"followed":"10.0.0.1",'
+    b'"head_bound":false,"member":"main/0","mounts":[],"ok":true,"protocol":2,"ranks":[{"attempt":1,"member":"main/0",'
+    b'"quiet":0.1,"running":true}],"ray":{"generation":0,"message":"","phase":"running"},"setup":{"exit_code":0,'
+    b'"generation":0,"message":"","phase":"done","tail":[]},"version":["0123456789abcdef",1]}'
+)
+"""What most statuses have in common: both ends know it, so it need not be sent."""
+
+
+class NodeStatusRow(TypedDict):
+    """The newest status of a node.
+
+    `made` is how long ago it was made, `data` the packed status, `DIRECT` or `GONE`.
+    """
+
+    name: str
+    data: str
+    made: float
+
+
+class NodeViews(TypedDict):
+    """What has changed since the change `number` of the last answer.
+
+    `epoch` is another one once numbers begin anew. `more`: not all changes are here. `late` is how long ago the status
+    of a node was last confirmed, where that is more than `FRESH_S` (s).
+    """
+
+    epoch: str
+    number: int
+    more: bool
+    rows: list[NodeStatusRow]
+    late: dict[str, float]
+
+
+def packed(status: Mapping[str, object]) -> str:
+    """Return a status as one word; `DIRECT` where it is too large."""
+    packer = zlib.compressobj(zdict=_USUAL)
+    text = json.dumps(status, sort_keys=True, separators=(",", ":")).encode()
+    if len(text) > MOST_BYTES:
+        return DIRECT
+    data = base64.b64encode(packer.compress(text) + packer.flush()).decode()
+    return data if len(data) <= MOST_TEXT else DIRECT
+
+
+def unpacked(data: str) -> bytes:
+    """Return the JSON text of a packed status, which is bounded in size; ValueError where it is none."""
+    unpacker = zlib.decompressobj(zdict=_USUAL)
+    try:
+        text = unpacker.decompress(base64.b64decode(data, validate=True), MOST_BYTES)
+    except zlib.error as error:
+        raise ValueError(f"the status cannot be unpacked: {error}") from None
+    if not unpacker.eof:
+        raise ValueError("the status does not end, or is too large")
+    return text
+
+
+def lasting(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a status changes only by an event: equal in two statuses of one version."""
+    kept = {name: value for name, value in status.items() if name not in _PASSING}
+    if "ranks" in kept:
+        kept["ranks"] = [{k: v for k, v in rank.items() if k not in _TIMES} for rank in kept["ranks"]]
+    return kept
