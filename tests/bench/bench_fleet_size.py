@@ -28,6 +28,7 @@ from launcher.core.model.run import Run, RunName, RunState
 from launcher.core.model.simulation import SimSettings
 from launcher.core.model.task import Group, Task, TopologyRule
 from launcher.core.placement.place import place
+from launcher.drive.collector import collect_seldom
 from launcher.drive.execute import Executor, Inline
 from launcher.drive.loop import Loop
 from launcher.sim.clock import SimClock
@@ -144,6 +145,7 @@ def loop(racks: int, watched: cProfile.Profile | None) -> dict[str, float]:
 def main() -> int:
     """Print the figures, and whether those of the loop are flat."""
     sizes = sorted(int(word) for word in sys.argv[1:] if word.isdigit()) or list(RACKS)
+    collect_seldom()
     watched = cProfile.Profile() if "--profile" in sys.argv else None
     shown: dict[int, dict[str, float]] = {}
     for racks in sizes:
