@@ -69,7 +69,7 @@ soak: fuzz
 	@echo "== soak: many cases, anew"
 	@NVLAUNCH_SOAK=1 $(BIN)/python -m pytest -n 2 --timeout 0 tests/unit tests/property tests/soak tests/fake tests/command
 	@NVLAUNCH_SOAK=1 $(BIN)/python -m pytest --timeout 0 tests/recovery tests/real_ssh/test_attacker.py \
-		tests/real_ssh/test_sick_nodes.py tests/real_ssh/test_left_behind.py
+		tests/real_ssh/test_sick_nodes.py tests/real_ssh/test_left_behind.py tests/real/buckets
 	@$(MAKE) programs
 
 # Stock programs, each with a node that is lost. They need 1 GB: PyTorch of Debian (`apt-get install python3-torch`), and
@@ -155,6 +155,7 @@ bench: $(READY)
 	@$(BIN)/python tests/bench/bench_fleet.py
 	@$(BIN)/python tests/bench/bench_loop.py
 	@$(BIN)/python tests/bench/bench_run_size.py
+	@$(BIN)/python tests/bench/bench_scale.py
 	@$(BIN)/python tests/bench/bench_launch.py
 	@$(BIN)/python tests/bench/bench_launch.py --bastion
 	@$(BIN)/python tests/bench/bench_ray_up.py

@@ -32,7 +32,7 @@ from launcher.core.model.operator_requests import OperatorRequest, RequestKind
 from launcher.core.model.placement import Placement, Slice
 from launcher.core.model.receipt import Answer, Bundle, Receipt, Result
 from launcher.core.model.record import Gang, Record
-from launcher.core.model.run import GangName, MemberName, Run, RunId, RunName, Slot
+from launcher.core.model.run import GangName, MemberName, Run, RunId, RunName, Slot, spare_label
 from launcher.core.model.run_index import index_of
 from launcher.core.model.task import Group, RecoveryPolicy, Task, TopologyRule
 
@@ -236,6 +236,23 @@ class Situation:
         assert {action.kind for action in started.actions} == {"start"}
         self.run_ranks(1)
         self.decide()
+
+    def park_spares(self) -> None:
+        """Every spare is prepared, alive in Ray and held there."""
+        held = {slot.node for slot in self.record.slots.values()}
+        idle = [node for node, view in self.views.items() if isinstance(view, Seen) and node not in held]
+        for node in idle:
+            self.agent(node, setup=DONE)
+        self.decide()
+        assert isinstance(self.head, HeadSeen)
+        assert self.head.head is not None
+        rays, groups = list(self.head.head.nodes), list(self.head.head.groups)
+        for node, generation in self.record.spares.items():
+            self.agent(node, ray=replace(UP, generation=generation))
+            label, domain = spare_label(generation), index_of(self.run).nodes[node].domain
+            rays.append(RayNode(slot=label, generation=generation, domain=domain, alive=True))
+            groups.append(GroupReport(slice=label, state=GroupState.CREATED))
+        self.head = HeadSeen(head=replace(self.head.head, nodes=tuple(rays), groups=tuple(groups)))
 
     def run_ranks(self, attempt: int) -> None:
         """Every rank of an attempt runs; of a group with a driver that of slot 0 only."""

@@ -26,7 +26,7 @@ from launcher.core.planner.placement_cost import slice_costs
 from launcher.errors import NoCapacityError
 from launcher.setup.lease import Holder, read_holder
 from launcher.store.rows import RunRow
-from launcher.store.run_files import secrets_file, write_secrets
+from launcher.store.run_files import mark_whole, secrets_file, write_secrets
 from launcher.transport.clock import pause
 
 MAX_ATTEMPTS = 5
@@ -168,6 +168,7 @@ def store_files(context: AdmissionContext, request: Request, run: Run) -> None:
         for path in copy_files(home, run):
             message = f"`{path}` was written while it was copied: nodes may get parts of the old and of the new one"
             context.store.journal.warn(run.id, "files", message, time.time())
+        mark_whole(home, run.id)
     except BaseException:
         context.store.finish(run.id, RunState.FAILED, time.time())
         raise

@@ -162,7 +162,8 @@ class Preflight:
         no placement, and nodes that are placed by a guess are asked.
         """
         known = {**self._remembered, **self.reported}
-        unasked = (node.name for node in self._written.nodes if node.name in self._left_out - self.examined.keys())
+        unknown = self._left_out - self.examined.keys()
+        unasked = (node.name for node in self._written.nodes if node.name in unknown)
         guesses = _guesses(self._written, known, unasked)
         return {**guesses, **self.reported}
 

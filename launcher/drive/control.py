@@ -15,7 +15,7 @@ from launcher.drive.check_service import CHECKS_STOP_S, CheckService
 from launcher.drive.execute import Executor, Inline
 from launcher.drive.hooks import Hook
 from launcher.drive.loop import Loop
-from launcher.drive.spawn import ensure_controller
+from launcher.drive.successors import start_due
 from launcher.errors import LaunchError, StoreError
 from launcher.store.owner import Owner
 from launcher.store.store import Store
@@ -45,23 +45,9 @@ def control(home: Path, run_id: RunId) -> RunState:
                 return state
             successor = retry.call(partial(store.chains.after, run_id), stopped)
             if successor is None:
-                start_dependents(store, run_id, log)
+                start_due(store, log)
                 return state
             run_id = successor
-
-
-def start_dependents(store: Store, run_id: RunId, say: Say) -> None:
-    """Give each queued run that comes after one that has ended a controller; one that does not start is reported."""
-    try:
-        dependents = store.chains.dependents(store.load(run_id)[0])
-    except LaunchError as error:
-        say(f"runs after `{run_id}` have no controllers: {error.advice}")
-        return
-    for after in dependents:
-        try:
-            ensure_controller(store.home, store.find(after))
-        except LaunchError as error:
-            say(f"`{after}`, which comes after `{run_id}`, has no controller: {error.advice}")
 
 
 def drive(store: Store, run_id: RunId, stopped: Callable[[], bool], say: Say) -> RunState:

@@ -2,19 +2,23 @@
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor as Pool
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
+from typing import Protocol
 
 from launcher.core.model.action_key import ActionKey, key_of
 from launcher.core.model.actions import Action, AddSpare, AllotAction, Grow, Move, Relocate, Resize, ReturnSpare
+from launcher.core.model.inventory import Inventory, RackName
+from launcher.core.model.nodeset import NodeName
 from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.run import Run
+from launcher.drive.waves import AT_ONCE, Waves
 from launcher.ports import Allotter, Nodes
 
-# Actions on different nodes at once; each is bounded by its own deadline.
-FAN_OUT = 64
+FAN_OUT = AT_ONCE
+"""Actions on different nodes at once, as long as none of them is slow."""
 
 
 class Fixed:
@@ -51,13 +55,40 @@ class Inline(Pool):
         return future
 
 
+class Lanes(Protocol):
+    """Carries out actions, those of one lane in their order."""
+
+    def submit(self, lane: str, act: Callable[[], Answer]) -> Future[Answer]:
+        """Return the future of an action."""
+
+    def shutdown(self) -> None:
+        """Begin nothing more."""
+
+
+class OneLane:
+    """A pool for which all lanes are one."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def submit(self, lane: str, act: Callable[[], Answer]) -> Future[Answer]:
+        """Return the future of an action."""
+        del lane
+        return self._pool.submit(act)
+
+    def shutdown(self) -> None:
+        """Begin nothing more."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
 class Executor:
     """Actions under way; a slow one delays neither the others nor the loop."""
 
     def __init__(self, nodes: Nodes, pool: Pool | None = None, allotter: Allotter | None = None) -> None:
         self._nodes = nodes
         self._allotter = allotter or Fixed()
-        self._pool = pool or ThreadPoolExecutor(FAN_OUT, thread_name_prefix="act")
+        self._lanes: Lanes = Waves() if pool is None else OneLane(pool)
+        self._racks: tuple[Inventory | None, Mapping[NodeName, RackName]] = (None, {})
         self._under_way: dict[ActionKey, Action] = {}
         self._done: deque[tuple[Action, Future[Answer]]] = deque()
 
@@ -74,9 +105,17 @@ class Executor:
         """Begin actions."""
         with self._nodes.together():
             for action in actions:
-                self._under_way[key_of(action)] = action
-                future = self._pool.submit(execute, run, self._nodes, action, self._allotter)
+                key = key_of(action)
+                self._under_way[key] = action
+                act = partial(execute, run, self._nodes, action, self._allotter)
+                future = self._lanes.submit(self._rack(run, key.node), act)
                 future.add_done_callback(partial(self._ended, action))
+
+    def _rack(self, run: Run, node: NodeName | None) -> str:
+        """Return the rack of a node; empty for what concerns the head, or the run as a whole."""
+        if self._racks[0] is not run.fleet:
+            self._racks = (run.fleet, {one.name: one.rack for one in run.fleet.nodes})
+        return self._racks[1].get(node, "") if node is not None else ""
 
     def _ended(self, action: Action, future: Future[Answer]) -> None:
         self._done.append((action, future))
@@ -104,4 +143,4 @@ class Executor:
 
     def close(self) -> None:
         """Begin nothing more; actions under way end by their own deadline."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._lanes.shutdown()

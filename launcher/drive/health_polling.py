@@ -7,8 +7,10 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import Executor as Pool
 from concurrent.futures import Future
 from dataclasses import replace
+from heapq import heappop, heappush
 from queue import SimpleQueue
 
+from launcher.core.model.inventory import Inventory
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Health, Unseen
 from launcher.core.model.run import Run
@@ -38,6 +40,9 @@ class HealthPoller:
         self._known: dict[NodeName, Health] = {}
         self._begun: dict[NodeName, float] = {}
         self._next: dict[NodeName, float] = {}
+        self._fleet: tuple[Inventory, dict[NodeName, int]] | None = None
+        self._wanted: frozenset[NodeName] = frozenset()
+        self._queue: list[tuple[float, NodeName]] = []
         self._told: SimpleQueue[tuple[NodeName, Future[Health | Unseen]]] = SimpleQueue()
 
     @property
@@ -59,21 +64,40 @@ class HealthPoller:
 
         And the doubted ones that were not polled in the last `AGAIN_S`.
         """
-        now = self._clock.now()
-        fleet = {node.name: at for at, node in enumerate(run.fleet.nodes)}
-        every = max(EVERY_S, len(fleet) / MOST_A_SECOND)
+        now, places = self._clock.now(), self._places(run.fleet)
+        every = max(EVERY_S, len(places) / MOST_A_SECOND)
         for name in doubted:
-            if name in fleet:
+            if name in places:
                 asked = self._known[name].at if name in self._known else now - AGAIN_S
-                self._next[name] = min(self._next.get(name, now), max(now, asked + AGAIN_S))
-        for name in (*wanted, *doubted):
-            if name not in fleet or name in self._begun:
-                continue
-            due = self._next.setdefault(name, now + every * fleet[name] / len(fleet))
-            if due <= now:
+                self._schedule(name, min(self._next.get(name, now), max(now, asked + AGAIN_S)))
+        if wanted != self._wanted:
+            new = [name for name in wanted if name not in self._wanted and name in places]
+            self._wanted = frozenset(wanted)
+            for name in new:
+                self._schedule(name, self._next.get(name, now + every * places[name] / len(places)))
+        busy: list[tuple[float, NodeName]] = []
+        while self._queue and self._queue[0][0] <= now:
+            due, name = heappop(self._queue)
+            if self._next[name] != due or name not in places:
+                continue  # it was put off, or has gone
+            if name in self._begun:
+                busy.append((due, name))
+            elif name in self._wanted or name in doubted:
                 self._begun[name] = now
-                self._next[name] = now + every
+                self._schedule(name, now + every)
                 self._ask(run, name)
+        for one in busy:
+            heappush(self._queue, one)
+
+    def _schedule(self, name: NodeName, due: float) -> None:
+        self._next[name] = due
+        heappush(self._queue, (due, name))
+
+    def _places(self, fleet: Inventory) -> Mapping[NodeName, int]:
+        """Return the place of each node in the inventory."""
+        if self._fleet is None or self._fleet[0] is not fleet:
+            self._fleet = fleet, {node.name: at for at, node in enumerate(fleet.nodes)}
+        return self._fleet[1]
 
     def _ask(self, run: Run, name: NodeName) -> None:
         asked = self._pool.submit(self._nodes.inspect, run, name)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from launcher.admission.store_retry import StoreRetry
 from launcher.core.control.reconcile import Decision, reconcile
 from launcher.core.control.slice_count import small_groups
-from launcher.core.control.status import summarise
+from launcher.core.control.status import RunStatus, summarise
 from launcher.core.model.action_key import ActionKey
 from launcher.core.model.actions import Action, AddSpare, Grow, Move, Relocate, Resize, ReturnSpare
 from launcher.core.model.nodeset import NodeName
@@ -57,6 +57,7 @@ class Loop:
         # Times of an earlier boot mean nothing on this one.
         self._record = rebased(record, self._clock.now())
         self._state, self._since = self._store.standing(run_id)
+        self._status: RunStatus | None = None
         self._doubtful = False
 
     def drive(self, stopped: Callable[[], bool]) -> RunState:
@@ -113,7 +114,7 @@ class Loop:
         if decision.state is not self._state:
             self._state, self._since = decision.state, now
         head = seen.head.head if isinstance(seen.head, HeadSeen) else None
-        status = summarise(
+        self._status = summarise(
             run,
             decision,
             since=self._since,
@@ -121,8 +122,9 @@ class Loop:
             drained=seen.drained,
             wall=seen.wall,
             dashboard=head.dashboard if head else None,
+            before=self._status,
         )
-        self._store.publish(run.id, status)
+        self._store.publish(run.id, self._status)
         if decision.state.final:
             self._store.finish(run.id, decision.state, now)
         return decision

@@ -58,6 +58,8 @@ GPU_FACTS = (
     Fact.XIDS,
 )
 
+_ORDER = {fact: at for at, fact in enumerate(Fact)}
+
 
 def check_node(
     facts: Facts | Unknown, node: Node, *, ports: frozenset[int] = frozenset(), needs: TaskNeeds = NOTHING
@@ -75,8 +77,7 @@ def check_node(
         found += [not_applicable(fact, "the node has no GPU driver (`gpu_driver: none`)") for fact in GPU_FACTS]
     else:
         found += [ask(facts, node) for ask in _GPU]
-    order = list(Fact)
-    return tuple(sorted(found, key=lambda finding: order.index(finding.fact)))
+    return tuple(sorted(found, key=lambda finding: _ORDER[finding.fact]))
 
 
 def _without_facts(unknown: Unknown) -> Finding:

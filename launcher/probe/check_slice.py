@@ -1,6 +1,5 @@
 """Compare the nodes of a slice: which values must be equal, which differ."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 from launcher.core.model.inventory import GpuDriver, Node
@@ -82,24 +81,23 @@ def _equal(fact: Fact, what: str, members: Sequence[Member], value: Callable[[Fa
 
     Nodes are named that differ from the majority.
     """
-    values = {node.name: value(facts) for node, facts in members}
-    counted = Counter(found for found in values.values() if found is not None)
-    if not counted:
+    found: dict[str | None, list[NodeName]] = {}
+    for node, facts in members:
+        found.setdefault(value(facts), []).append(node.name)
+    hidden = tuple(found.pop(None, ()))
+    if not found:
         return None
-    common = min(counted, key=lambda found: (-counted[found], found))
-    if len(counted) > 1:
-        shown = tuple(f"{_nodes(values, found)}: {found}" for found in sorted(counted, key=lambda f: (-counted[f], f)))
-        most = 2 * counted[common] > counted.total()
-        others = tuple(name for name, found in values.items() if most and found not in (None, common))
+    ordered = sorted(found, key=lambda one: (-len(found[one]), one))
+    common, known = ordered[0], sum(map(len, found.values()))
+    if len(found) > 1:
+        shown = tuple(f"{fold(found[one])}: {one}" for one in ordered)
+        most = 2 * len(found[common]) > known
+        differ = {name for one in ordered[1:] for name in found[one]} if most else set()
+        others = tuple(node.name for node, _ in members if node.name in differ)
         return bad(fact, f"{what} differs: {'; '.join(shown[:4])}", *shown, nodes=others)
-    hidden = tuple(name for name, found in values.items() if found is None)
     if hidden:
         return cannot_tell(fact, f"{what} {common}, but unknown on {fold(hidden)}", nodes=hidden)
-    return good(fact, f"{what} {common} on all {len(values)} nodes")
-
-
-def _nodes(values: dict[NodeName, str | None], wanted: str) -> str:
-    return fold(name for name, found in values.items() if found == wanted)
+    return good(fact, f"{what} {common} on all {known} nodes")
 
 
 def _spread(members: Sequence[Member]) -> Finding | None:

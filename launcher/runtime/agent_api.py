@@ -27,7 +27,7 @@ from . import (
     slot_status,
 )
 from .agent_faults import AgentFaults
-from .agent_programs import AgentPrograms
+from .agent_programs import LOGS, AgentPrograms
 from .children import Children
 from .connectivity import Connectivity
 from .containers import keep
@@ -80,8 +80,8 @@ class AgentApi:
         self._setup = WatchedProgram(
             children, folder, log / "provision.log", folder / "setup.json", folder / interpreter.STAGE
         )
-        self._ray = WatchedProgram(children, folder, log / "ray.log")
-        supervisor = WatchedProgram(children, folder, log / "supervisor.log")
+        self._ray = WatchedProgram(children, folder, log / LOGS["ray_start"])
+        supervisor = WatchedProgram(children, folder, log / LOGS["supervisor"])
         self._supervision = Supervision(supervisor, self._ray, self._scratch)
         self._mounts = mounts.Mounts(WatchedProgram(children, folder, log / "mounts.log"), folder, spec)
         self._block = block
@@ -141,12 +141,13 @@ class AgentApi:
 
     def status(self, request: StatusRequest) -> StatusReply:
         """Return how setup, Ray and ranks stand, and which of the probed machines answer."""
+        self._images.fix(request.get("images", {}))
         if self.heartbeats:
             status = slot_status.of_agent(self._block, self._member, self._ray)
+            self._images.add_to(status)
             status["heartbeat_ages"], status["listening"] = self.heartbeats.ages(), self.heartbeats.listening
             status["supervisor"] = self._supervision.ask({"op": "status"}, SUPERVISOR_S)
             return self._faults.added_to(status)
-        self._images.fix(request.get("images", {}))
         if "head" in request and self._member is None:
             self.heartbeat.hint(*request["head"])
         status = self.own.numbered()
@@ -290,6 +291,8 @@ class AgentApi:
         self._supervision.end()
         with contextlib.suppress(OSError):  # what this process began ends with it, and ranks end with their agent
             self.kill({"op": "kill", "level": "node", "grace": 0})
+        with contextlib.suppress(OSError):
+            self._secrets.unlink(missing_ok=True)
         self._end()
 
     def _end(self) -> None:

@@ -13,18 +13,23 @@ FENCES = "fences.json"
 CLUSTER = "cluster.json"
 
 
-def secrets(scratch: Path) -> Path:
-    """Return a folder of this user for secrets, which must not reach a disk.
+MEMORY = Path("/dev/shm")  # noqa: S108 -- files there never reach a disk
 
-    It is in memory, where the machine has such a place.
-    """
-    memory = Path("/dev/shm")  # noqa: S108
-    return files.private(memory / scratch.name) if memory.is_dir() and os.access(memory, os.W_OK) else scratch
+
+def memory(scratch: Path) -> Path:
+    """Return the folder of an agent that is in memory, where the machine has such a place; it may be gone."""
+    return MEMORY / scratch.name if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else scratch
+
+
+def secrets(scratch: Path) -> Path:
+    """Return a folder of this user for secrets, which must not reach a disk; it is made."""
+    where = memory(scratch)
+    return where if where == scratch else files.private(where)
 
 
 def head_deadline(scratch: Path) -> Path:
     """Return where the agent of a head publishes when it is cut off if it hears nothing more."""
-    return secrets(scratch) / "head-deadline"
+    return memory(scratch) / "head-deadline"
 
 
 def watched_head(scratch: str | None) -> WatchedDeadline | None:
@@ -79,6 +84,16 @@ def clear(folder: Path, spec: AgentSpec) -> str:
     return f"cannot remove {'; '.join(left)}" if left else ""
 
 
+def last_used(spec: AgentSpec) -> float | None:
+    """Return when an agent last wrote to the folders of a run outside its own: it writes down each heartbeat.
+
+    In seconds of the clock on the wall; None where there are no such folders.
+    """
+    scratch = Path(spec["scratch"])
+    there = [one for one in (memory(scratch), memory(scratch) / "deadline", scratch) if one.exists()]
+    return max((one.stat().st_mtime for one in there), default=None)
+
+
 def clear_scratch(spec: AgentSpec) -> None:
     """Remove the run's folders outside its own, as far as that is possible."""
     for _ in _clear_scratch(spec):
@@ -87,7 +102,7 @@ def clear_scratch(spec: AgentSpec) -> None:
 
 def _clear_scratch(spec: AgentSpec) -> Iterator[str]:
     scratch = Path(spec["scratch"])
-    for path in (Path("/dev/shm") / scratch.name, scratch):  # noqa: S108
+    for path in (MEMORY / scratch.name, scratch):
         yield from _removed(path)
 
 

@@ -7,6 +7,8 @@ from . import files, interpreter, setups
 from .containers.keep import specs
 from .protocol_files import SetupStep
 
+LOGS = {"ray_start": "ray.log", "supervisor": "supervisor.log"}
+"""The logs of the parts of Ray, in the folder `log` of a run's folder."""
 PACKAGE = str(Path(__file__).resolve().parent)
 
 
@@ -29,7 +31,10 @@ class AgentPrograms:
         return [sys.executable, "-EsS", PACKAGE, "interpreter", "setup", str(self._folder), *argv]
 
     def with_ray(self, part: str, *argv: str) -> list[str]:
-        """Return the command that runs a module of this package with Ray."""
+        """Return the command that runs a module of this package with Ray: in a container, where its image has that."""
+        if (inside := next((one for one in specs(self._folder) if one["ray"]), None)) is not None:
+            where = [str(self._folder), inside["group"], str(self._folder / "log" / LOGS[part])]
+            return [sys.executable, "-EsS", PACKAGE, "ray_inside", *where, part, *argv]
         if self._interpreter is None:
             return [sys.executable, "-Es", PACKAGE, part, *argv]
         return [sys.executable, "-EsS", PACKAGE, "interpreter", "run", str(self._folder), part, *argv]

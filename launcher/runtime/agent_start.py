@@ -58,7 +58,7 @@ def begin(folder: Path) -> int:
 def _unfit(spec: "AgentSpec") -> str | None:
     """Return why Ray cannot run on this interpreter: it is missing there, or too old."""
     minor = spec["ray"]
-    if spec["interpreter"]:
+    if spec["interpreter"] or spec.get("image_ray"):
         return None
     version = _installed() or _asked()
     if version is None:

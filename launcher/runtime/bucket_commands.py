@@ -11,6 +11,9 @@ CONNECT_S = 10
 IDLE_S = 60
 """Seconds to connect to a store, and without a byte from it, after which a request is made again."""
 
+LOOK_IDLE_S = 15
+"""Seconds without a byte after which a look at a bucket gives up: twice this is less than `bucket_look.LOOK_S`."""
+
 _COMMON = ("--contimeout", f"{CONNECT_S}s", "--timeout", f"{IDLE_S}s")
 _COPY = ("--checksum", "--transfers", "16", "--checkers", "16", "--retries", "5", "--retries-sleep", "2s")
 _TOLD = ("--use-json-log", "--stats", "2s", "--stats-log-level", "NOTICE")
@@ -21,24 +24,34 @@ def target(folder: Path, to: str) -> str:
     return os.path.normpath(folder / "workdir" / Path(to).expanduser())
 
 
-def copy(program: str, spec: BucketSpec, to: str) -> list[str]:
-    """Return the command that copies a bucket, or a file of it, or one of a web server."""
+def copy(program: str, spec: BucketSpec, to: str, room: int) -> list[str]:
+    """Return the command that copies a bucket, or a file of it, or one of a web server.
+
+    It fails rather than to write more than `room` bytes: a server may send without end.
+    """
+    limits = (*_COMMON, "--max-transfer", f"{room}B", "--cutoff-mode", "hard")
     if spec["web"]:
         at = (
             posixpath.join(to, posixpath.basename(spec["remote"].partition("?")[0])) if spec["to"].endswith("/") else to
         )
-        return [program, "copyurl", *_COMMON, "--retries", "5", *_TOLD, "--", spec["remote"], at]
-    return [program, "copyto", *_COMMON, *_COPY, *_TOLD, "--", spec["remote"], to]
+        return [program, "copyurl", *limits, "--retries", "5", *_TOLD, "--", spec["remote"], at]
+    return [program, "copyto", *limits, *_COPY, *_TOLD, "--", spec["remote"], to]
 
 
 def look(program: str, spec: BucketSpec) -> list[str]:
     """Return the command that lists a bucket: a mount is made without asking the store."""
-    return [program, "lsf", *_COMMON, "--low-level-retries", "3", "--max-depth", "1", "--", spec["remote"]]
+    return [program, "lsf", *_brief(), "--max-depth", "1", "--", spec["remote"]]
+
+
+def _brief() -> Sequence[str]:
+    """Return the options of a command that is made again by itself."""
+    limits = ("--contimeout", f"{CONNECT_S}s", "--timeout", f"{LOOK_IDLE_S}s")
+    return (*limits, "--retries", "1", "--low-level-retries", "1")
 
 
 def make(program: str, spec: BucketSpec) -> list[str]:
     """Return the command that makes a bucket, unless there is one."""
-    return [program, "mkdir", *_COMMON, "--retries", "1", "--", spec["remote"]]
+    return [program, "mkdir", *_brief(), "--", spec["remote"]]
 
 
 def mount(program: str, spec: BucketSpec, to: str, device: str, cache: Path, *, allow_other: bool) -> Sequence[str]:

@@ -8,9 +8,11 @@ from . import bucket_commands
 from .protocol_buckets import BucketSpec
 
 LOOK_S = 45.0
-"""Seconds to list a bucket; a listing that is merely long counts as one."""
+"""Seconds to list a bucket. rclone gives up before if no byte comes: what still runs then is merely long."""
 NOT_FOUND = 3
 LONGEST = 300
+_SILENCE = ("timeout awaiting response headers", "i/o timeout", "deadline exceeded")
+"""What Go says of a server that takes a connection and sends nothing."""
 _STAMP = re.compile(r"^\d{4}/\d\d/\d\d [\d:]+ [A-Z]+ *: ")
 
 
@@ -45,4 +47,5 @@ def _ran(argv: list[str], spec: BucketSpec, env: Mapping[str, str]) -> str:
     if ended.returncode == 0 or (ended.returncode == NOT_FOUND and (spec["create"] or prefix)):
         return ""  # rclone cannot tell a prefix without files yet from a bucket that is not there
     said = [line for line in ended.stderr.splitlines() if line.strip()] or [f"rclone ended with {ended.returncode}"]
-    return f"cannot list {spec['url']}: {plain(said[-1])}"
+    silent = "the store does not answer: " if any(one in said[-1] for one in _SILENCE) else ""
+    return f"cannot list {spec['url']}: {silent}{plain(said[-1])}"

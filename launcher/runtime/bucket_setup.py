@@ -1,16 +1,13 @@
 """Copies the buckets of a node and waits for its mounts, before `setup` runs."""
 
-import json
 import os
-import subprocess
 import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
-from . import bucket_commands, environment, files, interpreter, mounts_file, rpc
-from .protocol import PROTOCOL, EnvironmentReply
+from . import agent_environment, bucket_commands, bucket_copy, environment, files, interpreter, mounts_file
 from .protocol_buckets import BUCKETS, BucketSpec, BucketsSpec, MissingKeyError, rclone_environment
 from .rclone import NoRcloneError, Rclone
 
@@ -18,8 +15,6 @@ FAILED = 75
 """The exit status where a bucket cannot be had."""
 MOUNTED_S = 180.0
 """Seconds for all mounts to be up, once all copies are made."""
-TAIL = 5
-"""Lines of rclone's own messages that are shown."""
 
 
 class Given:
@@ -30,8 +25,7 @@ class Given:
         if agent is None:
             raise OSError(f"no `agent.json` in `{folder}`")
         self.agent = agent
-        question = {"op": "environment", "protocol": PROTOCOL}
-        given = cast("EnvironmentReply", rpc.ask(Path(agent["socket"]), question, timeout=10))
+        given = agent_environment.ask(agent)
         self.spec = cast("BucketsSpec", files.read(folder / BUCKETS))
         self.base = {**given["base"], environment.MARK: os.environ[environment.MARK]}
         self.umask = given.get("umask", 0o022)
@@ -50,15 +44,18 @@ def main(argv: list[str]) -> int:
     try:
         given = Given(folder)
         for bucket in given.spec["buckets"]:
-            if bucket["mode"] == "COPY" and (code := _copy(folder, given, bucket)):
-                return code
-    except (NoRcloneError, MissingKeyError, OSError) as error:
-        print(f"cannot copy buckets: {error}", flush=True)
+            if bucket["mode"] == "COPY":
+                _copy(folder, given, bucket)
+    except bucket_copy.CopyError as error:
+        _show(str(error))
+        return FAILED
+    except (NoRcloneError, MissingKeyError, OSError, ValueError) as error:
+        _show(f"cannot copy buckets: {error}")
         return FAILED
     if any(bucket["mode"] != "COPY" for bucket in given.spec["buckets"]):
         (folder / interpreter.STAGE).write_text("mounting buckets")
         if message := _wait(folder):
-            print(f"cannot mount buckets: {message}", flush=True)
+            _show(f"cannot mount buckets: {message}")
             return FAILED
     (folder / interpreter.STAGE).unlink(missing_ok=True)
     if argv[1:]:
@@ -66,63 +63,23 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _copy(folder: Path, given: Given, bucket: BucketSpec) -> int:
-    """Copy a bucket; return 0, or the exit status of a failure, whose reason is printed."""
-    to = bucket_commands.target(folder, bucket["to"])
-    Path(to).parent.mkdir(parents=True, exist_ok=True)
-    told: list[str] = []
-    _tell(folder, f"copying {bucket['url']}")
-    argv = bucket_commands.copy(given.program, bucket, to)
-    with subprocess.Popen(
-        argv,
-        env=given.env(bucket),
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        umask=given.umask,
-        text=True,
-        errors="replace",
-    ) as running:
-        assert running.stderr is not None
-        for line in running.stderr:
-            _heed(line, told, lambda done: _tell(folder, f"copying {bucket['url']}: {done}"))
-    if running.returncode != 0:
-        print(f"cannot copy {bucket['url']} to {to}: rclone ended with {running.returncode}")
-        print(*told[-TAIL:], sep="\n", flush=True)
-        return FAILED
-    print(f"copied {bucket['url']} to {to}", flush=True)
-    return 0
+def _copy(folder: Path, given: Given, bucket: BucketSpec) -> None:
+    """Copy a bucket; CopyError, whose message names it, OSError."""
+    to, url = bucket_commands.target(folder, bucket["to"]), bucket["url"]
+    _tell(folder, f"copying {url}")
 
+    def tell(done: str) -> None:
+        _tell(folder, f"copying {url}: {done}")
 
-def _heed(line: str, told: list[str], tell: Any) -> None:
-    """Read a line of rclone's log: keep errors, and tell how far it is."""
     try:
-        entry = json.loads(line)
-        level, stats = entry.get("level"), entry.get("stats")
-    except (ValueError, AttributeError):
-        told.append(line.rstrip()[:500])
-        return
-    if isinstance(stats, dict):
-        tell(progress(stats))
-    elif level in ("error", "warning", "fatal", "critical"):
-        what = f"{entry['object']}: " if "object" in entry else ""
-        told.append(f"{what}{str(entry.get('msg', '')).strip()}"[:500])
-        print(told[-1], flush=True)
-        del told[:-TAIL]
+        bucket_copy.copy(given.program, bucket, to, given.env(bucket), given.umask, tell, _show)
+    except bucket_copy.CopyError as error:
+        raise bucket_copy.CopyError(f"cannot copy {url} to {to}: {error}") from None
+    _show(f"copied {url} to {to}")
 
 
-def progress(stats: Mapping[str, Any]) -> str:
-    """Return how far a copy is, from the numbers that rclone logs."""
-    done, size = stats.get("transfers", 0), stats.get("totalTransfers", 0)
-    return f"{done} of {size} files, {amount(stats.get('bytes', 0))} of {amount(stats.get('totalBytes', 0))}"
-
-
-def amount(size: float) -> str:
-    """Return a number of bytes for people."""
-    for unit in ("B", "KB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit in ("B", "KB") else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
+def _show(message: str) -> None:
+    print(message, flush=True)
 
 
 def _tell(folder: Path, message: str) -> None:

@@ -20,12 +20,12 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
-from . import environment, files, login, logs, procs, rpc, start_files
+from . import agent_environment, agent_folders, environment, files, login, logs, procs, start_files
 from .children import SPAWN
 from .containers.engines import EngineError
 from .containers.enter import Place
 from .containers.keep import Containers, specs
-from .protocol import PROTOCOL, EnvironmentReply
+from .protocol import EnvironmentReply
 from .protocol_containers import ContainerSpec
 from .protocol_files import AgentSpec, CommandRequest, RankSpec
 
@@ -47,6 +47,8 @@ def main(argv: list[str]) -> int:
     agent = files.agent_spec(folder)
     if argv[0] == "stop":
         left = procs.kill(scope(agent, argv[2])) if agent else []
+        if agent and not left:
+            forget(agent_folders.memory(Path(agent["scratch"])), argv[2])
         print(json.dumps({"ok": not left, "left": left}))
         return 0
     with contextlib.suppress(ReaderGoneError):
@@ -103,13 +105,21 @@ def run(folder: Path, agent: AgentSpec | None, request: CommandRequest) -> None:
     try:
         if agent is None:
             raise FileNotFoundError(folder / "agent.json")
-        given = rpc.ask(Path(agent["socket"]), {"op": "environment", "protocol": PROTOCOL}, timeout=10)
+        given = agent_environment.ask(agent)
         life = os.pidfd_open(given["agent"])
-    except (OSError, KeyError, ValueError):
+    except (OSError, ValueError):
         _frame(b"g", b"")
         return
+    try:
+        _beside(folder, agent, request, given, life)
+    finally:
+        forget(Path(given["secrets"]).parent, request["token"])
+
+
+def _beside(folder: Path, agent: AgentSpec, request: CommandRequest, given: EnvironmentReply, life: int) -> None:
+    """Run a command beside an agent that lives, whose process `life` is."""
     marked = mark(agent, request["token"])
-    start = start_files.of_agent(cast("EnvironmentReply", given), marked)
+    start = start_files.of_agent(given, marked)
     if start.trouble:
         _frame(b"e", f"nvlaunch: {start.trouble}\n".encode())
     container = inside(folder, request["label"])
@@ -162,12 +172,22 @@ def entered(
     agent = files.agent_spec(folder)
     if agent is None:
         raise EngineError("the run has left the node")
-    state, _ = Containers(folder, agent, base).running(spec, make=False)
-    own = memory / f"exec.{request['token']}"
+    state = Containers(folder, agent, base).running(spec, make=False)
+    own = _own(memory, request["token"])
     own.mkdir(mode=0o700, exist_ok=True)
     where = Place(folder, spec, state, base)
     argv = where.command(own, env, request["argv"], umask=login.own_umask(), terminal=terminal)
     return argv, {**where.client_env, environment.MARK: env[environment.MARK]}
+
+
+def _own(memory: Path, token: str) -> Path:
+    """Return the folder for the files of a command in a container."""
+    return memory / f"exec.{token}"
+
+
+def forget(memory: Path, token: str) -> None:
+    """Remove what a command in a container needed, once it has ended."""
+    shutil.rmtree(_own(memory, token), ignore_errors=True)
 
 
 def _pass_on(child: "subprocess.Popen[bytes]", life: int, timeout: float | None) -> bytes:

@@ -15,9 +15,14 @@ A run of 0.3 has no key: names are sent as they are there, and replies without a
 """
 
 import os
+import time
 from pathlib import Path
 
 from .protocol_files import KEY
+
+TYPE_CHECKING = False  # the parent of a rank imports this module, and needs no sockets
+if TYPE_CHECKING:
+    import socket
 
 GREETING = b"nvlaunch-heartbeat 2 "
 LINE = 1024
@@ -26,6 +31,8 @@ LINE = 1024
 OK, STOP = b"ok", b"stop"
 BEAT, LEAVE, STATE = b"beat", b"leave", b"state"
 _NONCE = 32
+LEAST_S = 0.05
+"""The least time for a line (s): what is there already is read."""
 PROOF = 32
 """Characters of a proof."""
 
@@ -105,3 +112,17 @@ def name_in(line: bytes) -> tuple[bytes, str] | None:
         return parts[0], bytes.fromhex(parts[1].decode("ascii")).decode()
     except ValueError:
         return None
+
+
+def read_line(link: "socket.socket", limit: float) -> bytes:
+    """Return a line without its end, which has to come within `limit` seconds; ConnectionError where it is none."""
+    deadline, line = time.monotonic() + limit, b""
+    while not line.endswith(b"\n"):
+        link.settimeout(max(LEAST_S, deadline - time.monotonic()))
+        part = link.recv(LINE)
+        if not part or len(line) + len(part) > LINE:
+            raise ConnectionError("no line")
+        line += part
+        if time.monotonic() > deadline + LEAST_S:
+            raise TimeoutError
+    return line.strip()

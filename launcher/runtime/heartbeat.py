@@ -15,9 +15,10 @@ read: the head's agent counts it when it reads it, and its ages stand still unti
 The node stops at s + self_stop; the head's side counts it as lost at t + self_stop + margin. The margin is for killing.
 In the other direction the head can receive a heartbeat whose reply is lost, but only one, since TCP opens no further
 connection whose replies are lost; so t <= s + PERIOD_S + REPLY_S. A head that is cut off stops `self_stop` after that,
-and the ranks of its own node one period later: within the margin. The same holds for s as the last heartbeat that
-something on the head's machine may have taken, since a connection that is refused carries none: so a machine that
-refuses most nodes (it was installed anew, or its head's agent is gone) runs nothing of the run either.
+and the ranks of its own node one period later: within the margin for heads, which is larger. The same holds for s as
+the last heartbeat that something on the head's machine may have taken, since a connection that is refused carries none:
+so a machine that refuses most nodes (it was installed anew, or its head's agent is gone) runs nothing of the run
+either.
 
 On that machine the head's agent may have ended before it could stop the ranks beside it, and to them a refusal would be
 a sign of life. So it publishes when it would be cut off if it heard nothing more (`deadline.py`). Where it does not
@@ -33,7 +34,6 @@ import contextlib
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable
 
 from . import handshake
@@ -41,7 +41,10 @@ from .deadline import NEVER, WatchedDeadline, now
 from .own_status import OwnStatus, StatusLines
 
 PERIOD_S = 0.5
-CONNECT_S = 2.0
+FOLLOW_S = 2.0
+"""Seconds for a new head to accept a connection."""
+CONNECT_S = 0.5
+"""The same for a head that is followed: a node that was cut off is answered within so long, not at TCP's next try."""
 REPLY_S = 1.0
 LEAST_S = 0.05
 FOLLOW_TRIES = 3
@@ -145,7 +148,7 @@ class Heartbeat:
             return None
         head = (str(found[0]), int(found[1]))
         self._hang_up()
-        reply = self._send(head, CONNECT_S)
+        reply = self._send(head, FOLLOW_S, connect=FOLLOW_S)
         if reply == handshake.OK:
             self._named, self._head, self._stopped = (address, port), head, False
             self._count(asked, reply)
@@ -165,7 +168,7 @@ class Heartbeat:
             begun = self._clock()
             left = self._answered + self._limit - begun
             # Checked first: an agent that was stopped or suspended for so long counts as lost already.
-            limit = CONNECT_S if self._stopped else max(LEAST_S, left)
+            limit = REPLY_S if self._stopped else max(LEAST_S, left)
             reply = None if left <= 0 and not self._stopped else self._send(self._head, limit)
             if reply == handshake.STOP:
                 self._end("told to by the head's agent, which is cut off from most nodes")
@@ -223,7 +226,9 @@ class Heartbeat:
             self._stopped = True
             self._silent(message)
 
-    def _send(self, head: tuple[str, int], limit: float, *, leave: bool = False) -> bytes | None:
+    def _send(
+        self, head: tuple[str, int], limit: float, *, connect: float = CONNECT_S, leave: bool = False
+    ) -> bytes | None:
         """Return the reply of the head's agent.
 
         Empty where only its machine answers, None where nothing does.
@@ -231,7 +236,7 @@ class Heartbeat:
         fresh, self._refused = self._link is None, False
         try:
             if self._link is None:
-                self._link = socket.create_connection(head, timeout=min(CONNECT_S, limit))
+                self._link = socket.create_connection(head, timeout=min(connect, limit))
                 reply = self._begin(self._link, min(REPLY_S, limit))
                 if not reply or not leave:
                     return reply or self._gone()
@@ -248,7 +253,7 @@ class Heartbeat:
         """Return the reply to the first heartbeat of a connection, with which both sides prove who they are."""
         if self._key is None:
             return self._exchange(link, limit, leave=False)
-        answer = handshake.answered(_line(link, limit), self._key, self._name)
+        answer = handshake.answered(handshake.read_line(link, limit), self._key, self._name)
         if answer is None:
             return b""
         self._session, own = answer
@@ -267,7 +272,7 @@ class Heartbeat:
 
     def _reply(self, link: socket.socket, limit: float) -> bytes:
         """Return the word of a reply; empty where it has no valid proof."""
-        line = _line(link, limit)
+        line = handshake.read_line(link, limit)
         return line if self._key is None else (self._session and self._session.word(line)) or b""
 
     def _gone(self) -> bytes:
@@ -284,17 +289,3 @@ class Heartbeat:
                 self._link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self._link.close()
             self._link = self._session = self._lines = None
-
-
-def _line(link: socket.socket, limit: float) -> bytes:
-    """Return a line without its end, which has to come within `limit` seconds; ConnectionError where it is none."""
-    deadline, line = time.monotonic() + limit, b""
-    while not line.endswith(b"\n"):
-        link.settimeout(max(LEAST_S, deadline - time.monotonic()))
-        part = link.recv(handshake.LINE)
-        if not part or len(line) + len(part) > handshake.LINE:
-            raise ConnectionError("no line")
-        line += part
-        if time.monotonic() > deadline + LEAST_S:
-            raise TimeoutError
-    return line.strip()

@@ -10,25 +10,26 @@ import ctypes
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from . import bucket_commands, bucket_look, files, fuse, logs, mounts_file
 from .agent_programs import PACKAGE
 from .bucket_setup import Given
 from .protocol_buckets import BucketSpec, MissingKeyError, MountRow
 from .rclone import NoRcloneError
+from .store_probe import StoreProbe
 
 PERIOD_S = 0.5
 PROBE_S = 5.0
 """Seconds between two questions to a mount, which are answered from rclone's memory."""
 ANSWER_S = 15.0
 """Seconds for the answer, after which its rclone hangs and is killed: files that are open there give errors then."""
+STORE_S = 15.0
+"""Seconds between two questions to the store: each mount of each node asks."""
 APPEAR_S = 30.0
 LONGEST_PAUSE_S = 30.0
 SAID_S = 60.0
@@ -58,8 +59,9 @@ class KeptMount:
         self._again = 0
         self._probe: threading.Thread | None = None
         self._answered = True
-        self._endpoint = _address(spec)
-        self._is_away = False
+        self._store = StoreProbe(spec["settings"])
+        self._store_asked = 0.0
+        self._trouble = ""
 
     def row(self) -> MountRow:
         """Return how it stands."""
@@ -68,7 +70,7 @@ class KeptMount:
             "to": self._to,
             "url": self._spec["url"],
             "up": self._up,
-            "message": self._away() if self._up and self._is_away else self._message,
+            "message": self._waiting() if self._up and self._trouble else self._message,
             "unsent": len(unsent),
             "unsent_bytes": sum(size for _, size in unsent),
             "names": [name.partition("/")[2] or name for name, _ in unsent[: mounts_file.MOST_NAMES]],
@@ -93,9 +95,8 @@ class KeptMount:
                 self._message = ""
             self._watch(now)
 
-    def _away(self) -> str:
-        host, port = self._endpoint or ("", 0)
-        return f"the store at {host}:{port} takes no connection: reads and writes wait, and fail after some minutes"
+    def _waiting(self) -> str:
+        return f"{self._trouble}: reads and writes wait, and fail after some minutes"
 
     def _watch(self, now: float) -> None:
         """Ask the mount from time to time, in a thread: its child may hang."""
@@ -111,14 +112,9 @@ class KeptMount:
 
     def _ask(self) -> None:
         self._answered = fuse.answers(self._to, ANSWER_S)
-        if self._endpoint is None:
-            return
-        try:
-            socket.create_connection(self._endpoint, timeout=PROBE_S).close()
-        except OSError:
-            self._is_away = True
-        else:
-            self._is_away = False
+        if self._answered and time.monotonic() - self._store_asked >= STORE_S:
+            self._store_asked = time.monotonic()
+            self._trouble = self._store.trouble()
 
     def _start(self, now: float) -> None:
         try:
@@ -212,15 +208,6 @@ class KeptMount:
         if self._made:
             with contextlib.suppress(OSError):
                 os.rmdir(self._to)
-
-
-def _address(spec: BucketSpec) -> tuple[str, int] | None:
-    """Return where the store listens, if it is named: behind a proxy that tells nothing, as little is asked."""
-    endpoint = next((value for name, value in spec["settings"].items() if name.endswith("_ENDPOINT")), None)
-    if endpoint is None or any(name.lower() in ("http_proxy", "https_proxy", "all_proxy") for name in os.environ):
-        return None
-    found = urlsplit(endpoint)
-    return (found.hostname, found.port or (80 if found.scheme == "http" else 443)) if found.hostname else None
 
 
 def main(argv: list[str]) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from . import environment, files, fuse, mounts_file, procs
 from .agent_programs import PACKAGE
-from .bucket_setup import amount
+from .bucket_copy import amount
 from .protocol import Reply
 from .protocol_buckets import BUCKETS, BucketsSpec, MountRow
 from .protocol_files import AgentSpec
@@ -50,6 +50,10 @@ class Mounts:
         files.write(self._folder / BUCKETS, buckets)
         if self.wanted or all(one["mode"] == "COPY" for one in buckets["buckets"]):
             return False
+        if (self._folder / mounts_file.CACHES).exists() and (told := _set_aside(self._folder)):
+            logging.warning("%s", told)
+            if (self._folder / mounts_file.CACHES).exists():  # a mount made over them would send them
+                raise OSError(told)
         (self._folder / mounts_file.NAME).unlink(missing_ok=True)
         mark = f"{self._spec['run']}:{self._spec['place']}:{SPARED}"
         argv = [sys.executable, "-EsS", PACKAGE, "mount_monitor", str(self._folder)]
@@ -132,27 +136,30 @@ def end(folder: Path, spec: AgentSpec) -> str:
     """
     told = [f"still mounted: {', '.join(left)}"] if (left := fuse.clear(spec["run"], spec["place"])) else []
     if (folder / mounts_file.CACHES).is_dir() and not left:
-        told += _set_aside(folder)
+        told += filter(None, [_set_aside(folder)])
     with contextlib.suppress(OSError):
         (folder / mounts_file.NAME).unlink(missing_ok=True)
     return "; ".join(told)
 
 
-def _set_aside(folder: Path) -> list[str]:
-    """Keep the writes that were not sent out of every later mount's reach."""
-    left = unsent(folder)
-    caches = folder / mounts_file.CACHES
-    if not left:
+def _set_aside(folder: Path) -> str:
+    """Keep the writes that were not sent out of every later mount's reach; return what people should know of them.
+
+    They are removed only once each is known to be sent: what cannot be moved stays where it is.
+    """
+    left, caches = unsent(folder), folder / mounts_file.CACHES
+    if not left and mounts_file.all_sent(folder):
         shutil.rmtree(caches, ignore_errors=True)
-        return []
+        return ""
     kept = folder / mounts_file.UNSENT / str(time.time_ns())
+    what = f"writes were not sent to the bucket: {listed(left)}" if left else "writes may not be sent to the bucket"
     try:
         kept.parent.mkdir(mode=0o700, exist_ok=True)
         os.rename(caches, kept)
-    except OSError:
-        shutil.rmtree(caches, ignore_errors=True)
-        return [f"writes were not sent to the bucket: {listed(left)}; they could not be kept"]
-    return [f"writes were not sent to the bucket: {listed(left)}; they are in `{kept}` on the node"]
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        return f"{what}; they are in `{caches}` on the node, and nothing is mounted again there ({reason})"
+    return f"{what}; they are in `{kept}` on the node"
 
 
 def unsent(folder: Path) -> list[tuple[str, int]]:

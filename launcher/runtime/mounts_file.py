@@ -40,6 +40,31 @@ def unsent(cache: Path) -> list[tuple[str, int]]:
     return list(_unsent(cache / "vfsMeta"))
 
 
+def all_sent(folder: Path) -> bool:
+    """Whether every write in the caches of a run is known to be in its bucket.
+
+    What cannot be read counts as one that is not.
+    """
+    caches = folder / CACHES
+    try:
+        return not caches.exists() or all(map(_is_sent, caches.iterdir()))
+    except OSError:
+        return False
+
+
+def _is_sent(cache: Path) -> bool:
+    failed: list[OSError] = []
+    for folder, _, names in os.walk(cache / "vfsMeta", onerror=failed.append):
+        for name in names:
+            try:
+                found = json.loads((Path(folder) / name).read_bytes())
+            except (OSError, ValueError):
+                return False
+            if not isinstance(found, dict) or found.get("Dirty", True):
+                return False
+    return not any(not isinstance(one, FileNotFoundError) for one in failed)
+
+
 class UnsentWrites:
     """The unsent writes of a cache for a reader that asks often: a large cache is not read each time."""
 

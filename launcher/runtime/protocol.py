@@ -132,14 +132,18 @@ AgentRequest: TypeAlias = (
 
 
 class VerifyRequest(TypedDict):
-    """Read Ray's tables anew."""
+    """Read Ray's tables anew: the placement group of a slice alone, or all."""
 
     op: Literal["verify"]
     timeout: float
+    slice: NotRequired[str]
 
 
 class ReserveRequest(TypedDict):
-    """Create the placement group of a slice, packed on the label in `within`."""
+    """Create the placement group of a slice, packed on the label in `within`.
+
+    Without `bundles` it is one that takes all of the nodes labelled with `slots`.
+    """
 
     op: Literal["reserve"]
     slice: str
@@ -277,6 +281,7 @@ class StatusReply(Reply):
     followed: NotRequired[str | None]  # the address of the head that these two are about
     head_bound: NotRequired[bool]  # no slot outlives the head's agent on the same machine
     refusal: NotRequired[str]  # in place of a reply: how the machine keeps the launcher out
+    silent: NotRequired[float]  # in place of a reply: s since the request that was answered last
     reachable: NotRequired[dict[str, bool]]
     version: NotRequired[tuple[str, int]]  # of this agent's status: its name for itself, and a number that rises
     views: NotRequired[NodeViews]  # in place of all others but the protocol

@@ -44,6 +44,7 @@ class ContainerSpec(TypedDict):
     user: str | None
     gpus: bool
     fence: bool  # whether the inventory has a command that powers nodes off
+    ray: bool  # the run's Ray is that of the image
 
 
 class ContainersRequest(TypedDict):
@@ -65,6 +66,13 @@ class ContainerState(TypedDict):
     start: int
     uid: int
     gid: int
+
+
+class SetUpFile(TypedDict):
+    """The container, by its id, in which the setup of its group has ended well; `python` has Ray, where that counts."""
+
+    id: str
+    python: str
 
 
 class ImageRequest(TypedDict):

@@ -135,6 +135,7 @@ class AgentSpec(TypedDict):
     nested: bool  # the folder of a run has one for each node
     ray: str  # the minor release that the interpreter must have
     interpreter: InterpreterSpec | None
+    image_ray: NotRequired[bool]  # Ray is that of an image instead
 
 
 class ReadinessSpec(TypedDict):

@@ -25,6 +25,7 @@ from .deadline import Deadline, now
 from .protocol import PROTOCOL, EnvironmentReply
 from .protocol_files import EndedRequest, EnvironmentRequest, NodeFault, RankExitFile, RankSpec, RankStateFile
 from .rank_script import HostScript, InnerScript, RankScript, start_inside
+from .spawn import PR_SET_PDEATHSIG
 from .start_files import StartFiles
 
 BEGUN_TWICE = 3
@@ -79,7 +80,10 @@ def main(argv: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # A handler, not SIG_IGN: the script would inherit that. Our end is the script's end.
         signal.signal(number, lambda *_: None)
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    libc = ctypes.CDLL(None)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if spec_of(folder, spec["variables"]["group"]):  # no kernel ends a container's program with its parent: we do
+        libc.prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0)
     stopped = (own / ranks.STOPPING).exists()  # while start files were read
     scope = replace(procs.of_spec(agent), level="rank", member=spec["member"], attempt=spec["attempt"])
     try:
@@ -240,7 +244,8 @@ def _wait(own: Path, script: RankScript, agent: int, deadline: str) -> int | Non
         if handle is not None:
             poll.register(handle, select.POLLIN if code is None else 0)
         soon = script.inside and (code is not None or handle is None)
-        ready = [handle for handle, _ in poll.poll((SOON_S if soon else LOOK_S) * 1000)]
+        left = Deadline.read(deadline) + LATE_S - now()
+        ready = [handle for handle, _ in poll.poll(min(SOON_S if soon else LOOK_S, max(0.0, left) + SOON_S) * 1000)]
         if lease in ready or now() > Deadline.read(deadline) + LATE_S:
             return None
         if reading.fileno() in ready:

@@ -5,10 +5,8 @@ import os
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from . import files, procs
-from .containers.engines import EngineError
+from . import procs
 from .containers.enter import InnerProgram, Place
-from .containers.keep import Containers
 from .protocol import EnvironmentReply
 from .protocol_containers import ContainerSpec
 
@@ -109,16 +107,9 @@ def start_inside(
 
     `own` is a folder in memory for the files of this start. EngineError says why it cannot start.
     """
-    agent = files.agent_spec(folder)
-    if agent is None:
-        raise EngineError(f"no `agent.json` in `{folder}`")
-    state, made = Containers(folder, agent, given["base"]).running(spec)
-    if made:
-        from . import setups
+    from . import setups
 
-        code = setups.again(folder, spec["group"], log)
-        if code:
-            raise EngineError(f"`setup` of the container that was made again ended with {code}")
+    state, _ = setups.ready(folder, spec, log)
     own.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
     place = Place(folder, spec, state, given["base"])

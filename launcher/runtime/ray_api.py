@@ -3,6 +3,7 @@
 A change of that API concerns this module alone.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import ray
@@ -22,6 +23,7 @@ from . import ray_demand
 from .protocol import RankStart, Reply
 from .protocol_ray import BundleStatus, GroupStatus, RayNodeStatus
 from .rank_actor import RankActor
+from .ray_tables import Labels, Tables
 
 NAMESPACE = "nvlaunch"
 NODE_ID = "ray.io/node-id"
@@ -29,11 +31,11 @@ DOMAIN = "ray.io/gpu-domain"
 SLOT = "nvlaunch.io/slot"
 GENERATION = "nvlaunch.io/generation"
 
-Labels = dict[str, str]
+ANSWER_S = 30.0
+"""How long an answer of GCS is waited for (s): the head's machine may be busy."""
+
 Document = list[Any]
 """A reference to content in Ray's object store, in a list: an actor that is given it fetches it only where it must."""
-
-Tables = tuple[list[RayNodeStatus], list[GroupStatus]]
 
 
 def connect(address: str, node_ip: str) -> None:
@@ -67,7 +69,24 @@ def tables() -> Tables:
     for row in placement_group_table().values():
         if row["name"] not in groups or row["state"] != "REMOVED":
             groups[row["name"]] = _group(row, labels)
-    return [_node(node) for node in nodes if SLOT in node["Labels"]], list(groups.values())
+    ours = [node for node in nodes if SLOT in node["Labels"]]
+    alive = [ray.NodeID.from_hex(node["NodeID"]) for node in ours if node["Alive"]]
+    return Tables([_node(node) for node in ours], groups, labels, alive)
+
+
+def all_alive(raylets: Sequence[object]) -> bool:
+    """Whether Ray holds all of these raylets for alive: a question that costs next to nothing for thousands."""
+    client = ray._private.worker.global_worker.gcs_client  # noqa: SLF001 there is no public call
+    return not raylets or all(client.check_alive(list(raylets), timeout=ANSWER_S))
+
+
+def group(key: str, labels: dict[str, Labels]) -> tuple[GroupStatus | None, bool]:
+    """Return the placement group of a slice, None for none, and whether a node of it has no known `labels`."""
+    found = _find(key)
+    row = None if found is None else placement_group_table(found)
+    if not row:
+        return None, False
+    return _group(row, labels), any(node and node not in labels for node in row["bundles_to_node_id"].values())
 
 
 def pending_demand() -> list[str]:
@@ -104,10 +123,12 @@ def reserve(key: str, bundles: list[dict[str, float]], slots: list[str], within:
     """Create the placement group of a slice, unless it exists.
 
     It has one bundle for each slot, on the node that is labelled with the slot. `within` packs all of them on one value
-    of a label.
+    of a label. Without `bundles` each takes all of the CPUs and GPUs of its node: so a spare is held. ValueError where
+    Ray has no such node.
     """
     if _find(key) is not None:
         return
+    bundles = bundles or [_whole(slot) for slot in slots]
     # STRICT_SPREAD, never PACK: a PACK group that lost a node makes the scheduler spin and blocks all other groups
     # (ray-project/ray#65147).
     placement_group(
@@ -117,6 +138,15 @@ def reserve(key: str, bundles: list[dict[str, float]], slots: list[str], within:
         topology_strategy={NODE_ID: "STRICT_SPREAD", **within},
         bundle_label_selector=[{SLOT: slot} for slot in slots],
     )
+
+
+def _whole(slot: str) -> dict[str, float]:
+    """Return all CPUs and GPUs of the node that is labelled with a slot."""
+    for node in ray.nodes():
+        if node["Alive"] and node["Labels"].get(SLOT) == slot:
+            return {name: count for name, count in node["Resources"].items() if name in ("CPU", "GPU") and count}
+    message = f"Ray has no raylet of `{slot}`"
+    raise ValueError(message)
 
 
 def unreserve(key: str) -> None:

@@ -17,8 +17,7 @@ from typing import Any, cast
 
 from ray.scripts.scripts import main as ray_main
 
-from . import connectivity, environment, files, rpc, start_files
-from .protocol import PROTOCOL, EnvironmentReply
+from . import agent_environment, connectivity, environment, files, start_files
 from .protocol_files import WORKERS, WorkersFile
 
 HEAD_S = 600.0
@@ -38,6 +37,11 @@ _SLOT = "nvlaunch.io/slot"
 def main(argv: list[str]) -> int:
     """Become `ray ARGUMENT...`: `ray_start CLIENT_PORT|- ARGUMENT...`."""
     become_user(Path(os.environ["NVLAUNCH_FOLDER"]))
+    return start(argv)
+
+
+def start(argv: list[str]) -> int:
+    """The same with the environment as it is."""
     client, *arguments = argv
     if DASHBOARD in arguments and _lacks_dashboard():
         print(f"nvlaunch: no dashboard: {sys.executable} lacks `ray[default]`", flush=True)
@@ -61,8 +65,7 @@ def become_user(folder: Path) -> None:
     agent, workers = files.agent_spec(folder), cast("WorkersFile | None", files.read(folder / WORKERS))
     if agent is None or workers is None:
         return
-    request = {"op": "environment", "protocol": PROTOCOL}
-    given = cast("EnvironmentReply", rpc.ask(Path(agent["socket"]), request, timeout=10))
+    given = agent_environment.ask(agent)
     start = start_files.of_agent(given, os.environ[environment.MARK])
     if start.trouble:
         print(f"nvlaunch: {start.trouble}", flush=True)

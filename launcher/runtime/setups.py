@@ -4,18 +4,18 @@ Each has its own group's variables and secrets. A group with a container gets it
 """
 
 import os
-import select
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import cast
 
-from . import environment, files, interpreter, rpc, start_files
+from . import agent_environment, environment, files, interpreter, start_files
+from .containers import image_ray
 from .containers.engines import EngineError
 from .containers.enter import Place
 from .containers.keep import Containers, spec_of, specs
-from .protocol import PROTOCOL, EnvironmentReply
-from .protocol_containers import ContainerSpec, ContainerState
+from .protocol_containers import ContainerSpec, ContainerState, SetUpFile
 from .protocol_files import AgentSpec, SetupStep
 
 SETUPS = "setups.json"
@@ -23,7 +23,6 @@ SETUPS = "setups.json"
 
 NO_AGENT = 4
 NO_CONTAINER = 5
-LOOK_S = 0.05
 LOG = Path("log", "provision.log")
 
 
@@ -36,11 +35,15 @@ def main(argv: list[str]) -> int:
     agent = files.agent_spec(folder)
     if agent is None:
         return NO_AGENT
-    node = _Node(folder, agent)
+    try:
+        node = _Node(folder, agent)
+    except (OSError, ValueError) as error:
+        print(f"nvlaunch: {error}", flush=True)
+        return NO_AGENT
     made: dict[str, ContainerState] = {}
     try:
         for each in specs(folder):
-            made[each["group"]] = node.containers.running(each, node.stage)[0]
+            made[each["group"]] = node.containers.running(each, node.stage)
     except (EngineError, OSError, ValueError) as error:
         print(f"nvlaunch: {error}", flush=True)
         return NO_CONTAINER
@@ -51,20 +54,32 @@ def main(argv: list[str]) -> int:
         code = node.run(setup) if spec is None else node.inside(setup, spec, made[group], folder / LOG)
         if code != 0:
             return code if code > 0 else 128 - code
+    try:
+        for each in specs(folder):
+            node.note(each, made[each["group"]])
+    except EngineError as error:
+        print(f"nvlaunch: {error}", flush=True)
+        return NO_CONTAINER
     return 0
 
 
-def again(folder: Path, group: str, log: Path) -> int:
-    """Run the setup of a group whose container was made again; return its exit code, 0 without one."""
+def ready(folder: Path, spec: ContainerSpec, log: Path) -> tuple[ContainerState, SetUpFile]:
+    """Return the container of a group, which runs, and in which the group's setup has ended well; EngineError.
+
+    It is started or made again where it has ended, and `setup` runs in one that was made again.
+    """
     agent = files.agent_spec(folder)
-    spec = spec_of(folder, group)
-    if agent is None or spec is None:
-        return NO_AGENT
+    if agent is None:
+        raise EngineError(f"no `agent.json` in `{folder}`")
     node = _Node(folder, agent)
-    for setup in node.steps():
-        if setup["variables"]["group"] == group:
-            return node.inside(setup, spec, node.containers.running(spec)[0], log)
-    return 0
+    with node.containers.setting_up(spec["group"]):
+        state = node.containers.running(spec)
+        if (known := node.containers.set_up(state)) is not None:
+            return state, known
+        for setup in node.steps():
+            if setup["variables"]["group"] == spec["group"] and (code := node.inside(setup, spec, state, log)):
+                raise EngineError(f"`setup` of the container that was made again ended with {code}")
+        return state, node.note(spec, state)
 
 
 class _Node:
@@ -72,9 +87,7 @@ class _Node:
 
     def __init__(self, folder: Path, agent: AgentSpec) -> None:
         self._folder = folder
-        self._given = cast(
-            "EnvironmentReply", rpc.ask(Path(agent["socket"]), {"op": "environment", "protocol": PROTOCOL}, timeout=10)
-        )
+        self._given = agent_environment.ask(agent)
         self._secrets = files.read(Path(self._given["secrets"])) or {}
         self._agent = agent
 
@@ -117,12 +130,19 @@ class _Node:
         except EngineError as error:
             print(f"nvlaunch: {error}", file=sys.stderr, flush=True)
             return NO_CONTAINER
-        poll = select.poll()
-        while (code := program.code()) is None:
-            if (handle := program.handle()) is not None:
-                poll.register(handle, select.POLLIN)
-            poll.poll(LOOK_S * 1000 if handle is None else None)
-        return code
+        else:
+            return program.wait()
+        finally:
+            shutil.rmtree(own, ignore_errors=True)
+
+    def note(self, spec: ContainerSpec, state: ContainerState) -> SetUpFile:
+        """Note that a group's container is set up; EngineError where it has to have Ray, and has not the right one."""
+        python = ""
+        if spec["ray"]:
+            own = Path(self._given["secrets"]).parent / f"ray.{spec['group']}.{os.getpid()}"
+            place = Place(self._folder, spec, state, self._given["base"])
+            python = image_ray.find(place, own, os.environ[environment.MARK], self._agent["ray"])
+        return self.containers.note_set_up(state, python)
 
     def _variables(self, setup: SetupStep) -> dict[str, str]:
         return {

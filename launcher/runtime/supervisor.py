@@ -8,75 +8,16 @@ import logging
 import os
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 from . import connectivity, ray_api, rpc, shared
 from .protocol import TablesReply
+from .ray_tables import RayTables
 
-PERIOD_S = 0.5
-STALE_S = 5.0
 CONNECT_S = 60.0
-FRESH_S = 10.0
-DEMAND_S = 5.0
-"""How often Ray is asked what it cannot place (s)."""
-
-
-class RayTables:
-    """Ray's tables, read twice a second by a thread of its own.
-
-    No request waits for Ray.
-    """
-
-    def __init__(self) -> None:
-        self._dashboard: int | None = None
-        self._changed = threading.Condition()
-        self._tables: ray_api.Tables = ([], [])
-        self._begun = 0.0
-        self._pending: list[str] = []
-        self._asked = 0.0
-        self._hurry = threading.Event()
-
-    def keep(self) -> None:
-        """Read for ever.
-
-        When Ray itself ends, so does this process: its agent starts it again.
-        """
-        while True:
-            begun = time.monotonic()
-            try:
-                tables = ray_api.tables()
-                if begun - self._asked >= DEMAND_S:
-                    self._pending, self._asked = ray_api.pending_demand(), begun
-                    self._dashboard = ray_api.dashboard() if self._dashboard is None else self._dashboard
-            except Exception:
-                logging.exception("Ray does not answer")
-                os._exit(1)
-            with self._changed:
-                self._tables, self._begun = tables, begun
-                self._changed.notify_all()
-            self._hurry.wait(PERIOD_S)
-            self._hurry.clear()
-
-    def latest(self) -> TablesReply:
-        """Return the newest tables.
-
-        They are not `ready` where Ray has not answered for five seconds.
-        """
-        nodes, groups = self._tables
-        ready = time.monotonic() - self._begun < STALE_S
-        found: TablesReply = {"ok": True, "ready": ready, "nodes": nodes, "groups": groups, "pending": self._pending}
-        return found if self._dashboard is None else {**found, "dashboard": self._dashboard}
-
-    def fresh(self, timeout: float) -> TablesReply:
-        """Return tables read after this call; not `ok` where Ray does not answer in time."""
-        asked = time.monotonic()
-        self._hurry.set()
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._begun >= asked, timeout):
-                return {"ok": False, "message": "Ray does not answer"}
-        return self.latest()
+GROUP_S = 10.0
+"""How long a group that was changed is waited for (s)."""
 
 
 class Supervisor:
@@ -91,19 +32,21 @@ class Supervisor:
     def reply(self, question: dict[str, Any]) -> TablesReply:
         """Return the reply to a question: status, verify, reserve, unreserve, drain or start.
 
-        A change of a group is confirmed when the tables show it: the next look must not see the group of before.
+        A change of a group is confirmed when the tables show it: the next look must not see the group of before. Groups
+        are asked for one by one: of hundreds that are reserved at once none waits for a reading of all.
         """
         match question["op"]:
             case "status":
                 return self._tables.latest()
             case "verify":
-                return self._tables.fresh(question["timeout"])
+                key, timeout = question.get("slice"), question["timeout"]
+                return self._tables.fresh(timeout) if key is None else self._tables.group(key, timeout)
             case "reserve":
                 ray_api.reserve(question["slice"], question["bundles"], question["slots"], question["within"])
-                return self._tables.fresh(FRESH_S)
+                return self._tables.group(question["slice"], GROUP_S)
             case "unreserve":
                 ray_api.unreserve(question["slice"])
-                return self._tables.fresh(FRESH_S)
+                return self._tables.group(question["slice"], GROUP_S)
             case "drain":
                 raylet = (question["slot"], question["generation"])
                 refused = ray_api.drain(*raylet, question["deadline"], question["reason"])
@@ -136,7 +79,7 @@ def main(argv: list[str]) -> int:
     if not connectivity.opens(host, int(port), CONNECT_S):
         return 1
     ray_api.connect(address, host.strip("[]"))
-    tables = RayTables()
+    tables = RayTables(ray_api)
     threading.Thread(target=tables.keep, name="tables", daemon=True).start()
     if not tables.fresh(timeout=30).get("ready"):
         return 1

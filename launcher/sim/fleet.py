@@ -13,7 +13,7 @@ from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.sim import faults, lives
 from launcher.sim.clock import SimClock
 from launcher.sim.lives import Circumstances, Life
-from launcher.sim.ray import HeadLife, Raylets, Tables, head_after, head_life, head_view, raylets_of
+from launcher.sim.ray import HeadLife, Raylets, SimTables, head_after, head_life, head_view, raylets_of
 from launcher.sim.reach import Reach, merged, reach, within
 from launcher.sim.sight import node_view
 from launcher.sim.world import NEVER, Ray, Rows, SimHost, SimWorld, Watch, dump, load_host, load_world
@@ -149,9 +149,9 @@ class SimFleet:
         head = self._head_life()
         return ray if head is not None and head.answers(now) and self.head_reachable(now) else None
 
-    def tables(self, ray: Ray, now: float) -> Tables:
+    def tables(self, ray: Ray, now: float) -> SimTables:
         """Return Ray's tables."""
-        return Tables(self._run, ray, self._by_slot(), now)
+        return SimTables(self._run, ray, self._by_slot(), now)
 
     def _by_slot(self) -> Raylets:
         if self._raylets is None:

@@ -78,7 +78,7 @@ def join(fleet: SimFleet, run: Run, action: Join, now: float) -> Answer:
         return failed(action.kind, f"`{node}` is not set up")
     if not (fleet.head_lives(now) and fleet.head_reachable(now)):
         return failed(action.kind, f"the Ray head does not answer `{node}`")
-    raylet = Raylet(slot=member(run, action.slot.member).label, generation=generation, begun_at=now)
+    raylet = Raylet(slot=action.slot.label(member(run, action.slot.member)), generation=generation, begun_at=now)
     fleet.save(node, replace(life.host, raylets=(*life.host.raylets, raylet)))
     return DONE
 

@@ -4,6 +4,7 @@ Its nodes are well, but for those that are silent from the start.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from uuid import NAMESPACE_OID, uuid5
 
 from launcher.core.model.container import Engine
@@ -23,7 +24,6 @@ from launcher.probe.resources import HostnameLookup, Space
 from launcher.probe.results import Unknown
 from launcher.probe.slurm import SlurmNode
 from launcher.probe.system import HostInfo, Interpreter, Logout
-from launcher.sim.faults import silences
 
 _TIB = 1024**4
 _CLIQUE = 32766
@@ -46,8 +46,9 @@ class SimProber:
         del needs  # imaginary nodes have all of them
         listener.asking([node.name for node in nodes])
         answers: dict[NodeName, Facts | Unknown] = {}
+        unreachable = self._unreachable()
         for node in nodes:
-            silent = self._silent(node)
+            silent = node.name in unreachable
             answers[node.name] = Unknown(why="no answer in 10 s", unreachable=True) if silent else _facts(node)
             listener.heard(node.name, answered=not silent)
         return answers
@@ -55,10 +56,10 @@ class SimProber:
     def close(self) -> None:
         """Do nothing: there are no connections."""
 
-    def _silent(self, node: Node) -> bool:
-        own = [fault for fault in self._settings.faults if fault.node == node.name]
+    def _unreachable(self) -> frozenset[NodeName]:
+        """Return the nodes that do not answer from the beginning."""
         kinds = (FaultKind.POWER_CUT, FaultKind.LINK_DOWN, FaultKind.SSH_DOWN)
-        return any(begins <= 0 for begins, _ in silences(own, *kinds))
+        return frozenset(fault.node for fault in self._settings.faults if fault.fault in kinds and fault.at <= 0)
 
 
 def _facts(node: Node) -> Facts:
@@ -82,7 +83,7 @@ def _facts(node: Node) -> Facts:
         slurm=SlurmNode(),
         logout=Logout(kill_processes=False, remove_ipc=False, linger=False),
         sudo=True,
-        driver=Driver(version="580.95.05", gpus=tuple(_gpu(node, at) for at in range(node.gpus))),
+        driver=Driver(version="580.95.05", gpus=_gpus(node)),
         imex_active=True,
         imex_ready=True,
         imex_domain=ImexDomain(
@@ -99,16 +100,25 @@ def _facts(node: Node) -> Facts:
     )
 
 
+@cache
 def _space(path: str) -> Space:
     return Space(path=path, at=path, bytes=_TIB, free=_TIB, inodes=0, free_inodes=0, writable=True, read_only=False)
 
 
-def _gpu(node: Node, at: int) -> Gpu:
+def _gpus(node: Node) -> tuple[Gpu, ...]:
     fabric = Fabric(
         state=FabricState.COMPLETED,
         said="Completed",
-        cluster_uuid=str(uuid5(NAMESPACE_OID, node.domain or node.rack)),
+        cluster_uuid=_uuid(node.domain or node.rack),
         clique_id=_CLIQUE,
     )
     name = f"NVIDIA {node.accelerator}" if node.accelerator else None
-    return Gpu(bus=f"{at:04x}:01:00", name=name, used=0, recovery=Recovery.NONE, fabric=fabric, memory_faults=())
+    return tuple(
+        Gpu(bus=f"{at:04x}:01:00", name=name, used=0, recovery=Recovery.NONE, fabric=fabric, memory_faults=())
+        for at in range(node.gpus)
+    )
+
+
+@cache
+def _uuid(domain: str) -> str:
+    return str(uuid5(NAMESPACE_OID, domain))

@@ -17,7 +17,7 @@ from launcher.core.model.observation import (
 )
 from launcher.core.model.placement import Slice
 from launcher.core.model.receipt import Bundle
-from launcher.core.model.run import Run
+from launcher.core.model.run import Run, is_spare
 from launcher.core.model.run_index import index_of
 from launcher.core.model.simulation import FaultKind
 from launcher.sim.lives import Circumstances, Life, RayletLife
@@ -65,7 +65,7 @@ def raylets_of(lives: Mapping[NodeName, Life]) -> Raylets:
     return found
 
 
-class Tables:
+class SimTables:
     """Ray's tables of one run, asked at one moment. A question about one slice takes the time of that slice."""
 
     def __init__(self, run: Run, ray: Ray, raylets: Raylets, now: float) -> None:
@@ -85,17 +85,21 @@ class Tables:
                 yield RayNode(slot=raylet.slot, generation=raylet.generation, domain=domain, alive=alive)
 
     def groups(self) -> Iterator[GroupReport]:
-        """Return the placement group of every slice that one was asked for."""
+        """Return the placement group of every slice that one was asked for, and those that hold spares."""
         for part in self._index.slices.values():
             if part.key in self._ray.groups:
                 yield self.group(part)
+        for name in self._ray.groups:
+            if is_spare(name):
+                yield self._holding(name)
 
     def group(self, part: Slice) -> GroupReport:
         """Return a slice's group.
 
-        CREATED while a raylet in its domain lives for each slot, as far as Ray knows.
+        CREATED while a raylet in its domain lives for each of its labels, as far as Ray knows, and no other group has
+        all of that node.
         """
-        slots = [list(self._inside(member.slot, part)) for member in self._index.by_slice[part.key]]
+        slots = [list(self._inside(label, part)) for label in self._labels(part)]
         holders = [self._holder(slot) for slot in slots]
         state = GroupState.CREATED
         if None in holders:
@@ -110,16 +114,38 @@ class Tables:
         return one.raylet.begun_at >= self._ray.since and one.known(self._now)
 
     def _inside(self, label: str, part: Slice) -> Iterator[tuple[NodeName, RayletLife]]:
+        if self._taken(label, part.key):
+            return
         for name, one in self._raylets.get(label, ()):
             if self._joined(one) and part.domain in (None, self._index.nodes[name].domain):
                 yield name, one
+
+    def _labels(self, part: Slice) -> tuple[str, ...]:
+        asked = self._ray.groups[part.key].labels
+        return asked or tuple(member.slot for member in self._index.by_slice[part.key])
+
+    def _taken(self, label: str, by: str) -> bool:
+        """Whether what holds a spare came before a slice's group."""
+        held = self._ray.groups.get(label)
+        return held is not None and held.since <= self._ray.groups[by].since
+
+    def _holding(self, label: str) -> GroupReport:
+        """Return the group that holds a spare."""
+        alive = any(self._joined(one) and one.trusted(self._now) for _, one in self._raylets.get(label, ()))
+        theirs = any(
+            label in self._labels(part) and not self._taken(label, part.key)
+            for part in self._index.slices.values()
+            if part.key in self._ray.groups
+        )
+        state = GroupState.CREATED if alive and not theirs else GroupState.PENDING
+        return GroupReport(slice=label, state=state, hint="" if state is GroupState.CREATED else INFEASIBLE)
 
     def _holder(self, slot: Iterable[tuple[NodeName, RayletLife]]) -> tuple[NodeName, RayletLife] | None:
         alive = [(name, one) for name, one in slot if one.trusted(self._now)]
         return max(alive, key=lambda found: found[1].raylet.generation, default=None)
 
     def _was_created(self, part: Slice, slots: Sequence[Sequence[tuple[NodeName, RayletLife]]]) -> bool:
-        asked = self._ray.groups[part.key]
+        asked = self._ray.groups[part.key].since
         moments = {asked, *(one.ready for slot in slots for _, one in slot if asked < one.ready <= self._now)}
         return any(all(any(one.trusted(at) for _, one in slot) for slot in slots) for at in moments)
 
@@ -155,7 +181,7 @@ def head_view(
     running = Step(phase=Phase.RUNNING, generation=head.ray.cluster)
     if now < head.ready:
         return HeadSeen(head=Head(ray=running, heard=heard))
-    tables = Tables(run, head.ray, raylets, now)
+    tables = SimTables(run, head.ray, raylets, now)
     nodes, groups = tuple(tables.nodes()), tuple(tables.groups())
     return HeadSeen(head=Head(ray=running, ready=True, nodes=nodes, groups=groups, heard=heard))
 

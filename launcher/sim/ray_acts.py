@@ -1,17 +1,17 @@
 """Actions on the Ray of an imaginary fleet: head, groups, ranks."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from launcher.core.model.actions import Release, Reserve, Start, StartHead, Unreserve, Verify
+from launcher.core.model.actions import Park, Release, Reserve, Start, StartHead, Unreserve, Verify
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import GroupState
-from launcher.core.model.receipt import Answer, Result
-from launcher.core.model.run import Member, MemberName, Run, Slot
+from launcher.core.model.receipt import Answer, Bundle, Result
+from launcher.core.model.run import Member, MemberName, Run, Slot, spare_label
 from launcher.core.model.run_index import index_of
 from launcher.sim.fleet import HEAD, SimFleet
 from launcher.sim.node_acts import DONE, KILLED, failed, silent
-from launcher.sim.world import Rank, Ray
+from launcher.sim.world import Rank, Ray, RayGroup
 
 
 def start_head(fleet: SimFleet, run: Run, action: StartHead, now: float) -> Answer:
@@ -37,7 +37,17 @@ def reserve(fleet: SimFleet, run: Run, action: Reserve, now: float) -> Answer:
     if (ray := fleet.ray(now)) is None:
         return _headless(run, action.kind)
     if action.slice not in ray.groups:
-        _keep(fleet, ray, {**ray.groups, action.slice: now})
+        _keep(fleet, ray, {**ray.groups, action.slice: RayGroup(since=now, labels=action.labels)})
+    return DONE
+
+
+def park(fleet: SimFleet, run: Run, action: Park, now: float) -> Answer:
+    """Ask for the placement group that holds a spare; nothing where it was asked for."""
+    if (ray := fleet.ray(now)) is None:
+        return _headless(run, action.kind)
+    label = spare_label(action.slot.generation)
+    if label not in ray.groups:
+        _keep(fleet, ray, {**ray.groups, label: RayGroup(since=now, labels=(label,))})
     return DONE
 
 
@@ -71,7 +81,8 @@ def start(fleet: SimFleet, run: Run, action: Start, now: float) -> Answer:
     holders = {slot.member: slot for slot in action.slots}
     gang = [member for member in index.by_gang[action.gang] if index.driver(member) in (None, member)]
     reserved = [key for key in dict.fromkeys(member.slice_key for member in gang) if key in ray.groups]
-    created = {key for key in reserved if tables.group(index.slices[key]).state is GroupState.CREATED}
+    found = {key: tables.group(index.slices[key]) for key in reserved}
+    created = {key: group.bundles for key, group in found.items() if group.state is GroupState.CREATED}
     stuck = [
         f"`{member.name}`"
         for member in gang
@@ -97,11 +108,15 @@ def release_head(fleet: SimFleet, run: Run, action: Release, now: float) -> Answ
     return KILLED
 
 
-def _startable(fleet: SimFleet, run: Run, member: Member, node: NodeName, created: Collection[str], now: float) -> bool:
-    """Whether a rank can be started: by Ray in its placement group, or a driver by the agent of its node."""
-    if index_of(run).driver(member) is None:
-        return member.slice_key in created
-    return fleet.life(node).reachable(now)
+def _startable(
+    fleet: SimFleet, run: Run, member: Member, node: NodeName, created: Mapping[str, Sequence[Bundle]], now: float
+) -> bool:
+    """Whether a rank can be started: by Ray where it has its bundle, or a driver by the agent of its node."""
+    if index_of(run).driver(member) is not None:
+        return fleet.life(node).reachable(now)
+    raylet = fleet.life(node).raylet(now)
+    bundle = next((one for one in created.get(member.slice_key, ()) if one.index == member.slice_rank), None)
+    return raylet is not None and bundle is not None and bundle.slot == raylet.raylet.slot
 
 
 def _begin(
@@ -128,7 +143,7 @@ def _begin(
     return True
 
 
-def _keep(fleet: SimFleet, ray: Ray, groups: Mapping[str, float]) -> None:
+def _keep(fleet: SimFleet, ray: Ray, groups: Mapping[str, RayGroup]) -> None:
     fleet.save_world(replace(fleet.world(), ray=replace(ray, groups=groups)))
 
 

@@ -7,7 +7,7 @@ has ended, a machine without power) is a function of these rows, the settings an
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, Protocol
 
 NEVER = float("inf")
@@ -49,17 +49,21 @@ class MemoryRows:
 
 
 class HeldRows:
-    """Rows that are kept in memory during a block, and stored at once at its end: thousands take as long as one."""
+    """Rows that are kept in memory during a block, and stored at once at its end: thousands take as long as one.
+
+    What is read there is read once: a block is one moment.
+    """
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self._held: dict[str, str] | None = None
+        self._known: dict[str, str | None] = {}
 
     @contextmanager
     def together(self) -> Iterator[None]:
         """Store what is saved in this block at its end."""
         held: dict[str, str] = {}
-        self._held = held
+        self._held, self._known = held, {}
         try:
             yield
         finally:
@@ -69,8 +73,13 @@ class HeldRows:
 
     def world(self, fleet: str) -> str | None:
         """Return the text under a key, one of this block first; None for none."""
-        held = self._held.get(fleet) if self._held else None
-        return self._rows.world(fleet) if held is None else held
+        if self._held is None:
+            return self._rows.world(fleet)
+        if fleet in self._held:
+            return self._held[fleet]
+        if fleet not in self._known:
+            self._known[fleet] = self._rows.world(fleet)
+        return self._known[fleet]
 
     def save_world(self, fleet: str, text: str) -> None:
         """Store a text under a key, or hold it."""
@@ -150,17 +159,28 @@ class SimHost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RayGroup:
+    """A placement group that is asked for since a time.
+
+    `labels` are those of the raylets of its bundles; without any, they are those of the slice's slots.
+    """
+
+    since: float
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ray:
     """The Ray head of a run.
 
-    `since` its tables exist, `begun_at` its newest process; `groups` says since when each slice's placement group is
-    asked for. `node` is where it lives, None for a machine of its own, and `cluster` which incarnation of the run's Ray
-    it is.
+    `since` its tables exist, `begun_at` its newest process; `groups` are the placement groups of slices, and those that
+    hold spares, by name. `node` is where it lives, None for a machine of its own, and `cluster` which incarnation of
+    the run's Ray it is.
     """
 
     since: float
     begun_at: float
-    groups: Mapping[str, float]
+    groups: Mapping[str, RayGroup]
     node: str | None = None
     cluster: int = 0
 
@@ -190,7 +210,7 @@ class SimWorld:
 
 def dump(row: SimHost | SimWorld) -> str:
     """Return the text of a row."""
-    return json.dumps(row, default=_plain, separators=(",", ":"))
+    return _WRITER.encode(row)
 
 
 def load_host(text: str | None) -> SimHost:
@@ -213,10 +233,21 @@ def load_world(text: str | None) -> SimWorld:
         return SimWorld()
     row: dict[str, Any] = json.loads(text)
     watches = tuple(Watch(**watch) for watch in row["watches"])
-    return SimWorld(began_at=row["began_at"], ray=Ray(**row["ray"]) if row["ray"] else None, watches=watches)
+    return SimWorld(began_at=row["began_at"], ray=_ray(row["ray"]) if row["ray"] else None, watches=watches)
+
+
+def _ray(row: dict[str, Any]) -> Ray:
+    groups = {  # a row of an earlier version has only the time
+        key: RayGroup(since=one["since"], labels=tuple(one["labels"])) if isinstance(one, dict) else RayGroup(since=one)
+        for key, one in row["groups"].items()
+    }
+    return Ray(**{**row, "groups": groups})
 
 
 def _plain(value: object) -> dict[str, object]:
     if not is_dataclass(value):
         raise TypeError(f"no part of the world: {value!r}")
-    return {field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}
+
+
+_WRITER = json.JSONEncoder(default=_plain, separators=(",", ":"))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from launcher.admission.node_choice import NoChoice, NodeChoice, choose_place, choose_return, choose_spare
 from launcher.core.control.reconcile import Decision, reconcile
-from launcher.core.model.actions import Action, AddSpare, Grow, Move, Relocate, Resize, ReturnSpare
+from launcher.core.model.actions import Action, AddSpare, Grow, Join, Move, Park, Prepare, Relocate, Resize, ReturnSpare
 from launcher.core.model.inventory import Inventory, Transport
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Health, Observation, Unseen
@@ -139,7 +139,7 @@ class KernelRun:
         acted, decision = begun, self._tick()
         for _ in range(MAX_TICKS):
             over = decision.record.outcome is not None
-            if decision.actions or self._doubted:
+            if self._doubted or not all(self._for_spares(action) for action in decision.actions):
                 acted = self.now
             elif decision.state is RunState.RUNNING and not self._troubled():
                 break
@@ -150,6 +150,12 @@ class KernelRun:
             decision = self._tick()
         state = RunState.FAILED if decision.record.outcome is not None else decision.state
         return Settled(state=state, took_s=self.now - begun, message=decision.status_message)
+
+    def _for_spares(self, action: Action) -> bool:
+        """Whether an action only makes a spare ready: no rank waits for it."""
+        if isinstance(action, Prepare):
+            return action.node not in self.working
+        return isinstance(action, Park) or (isinstance(action, Join) and action.slot.node not in self.working)
 
     def _troubled(self) -> bool:
         """Whether a node that has a rank is out of sight or about to be left, so that the run will not stay so."""

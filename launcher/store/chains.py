@@ -5,7 +5,7 @@ one, or its last successor, has succeeded.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from launcher.core.model.inventory import Inventory
@@ -23,6 +23,13 @@ from launcher.store.user import User
 
 IN_LINE = "queued"
 """The message of a queued run until its controller says more."""
+
+
+_NEVER_DRIVEN = """
+SELECT run FROM runs WHERE ended IS NULL AND state = ?
+    AND NOT EXISTS (SELECT 1 FROM journal WHERE run = runs.id AND kind = ?)
+ORDER BY created, rowid
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +95,22 @@ class Chains:
             return Dependency(name=RunName(row["name"]), ended=ended)
         return Dependency(name=RunName(run.after), ended=RunState.STOPPED)
 
-    def dependents(self, run: Run) -> tuple[RunId, ...]:
-        """Return the queued runs that come after a run."""
-        before = run.first or run.id
-        query = "SELECT run FROM runs WHERE ended IS NULL AND state = ? AND instr(run, ?)"
-        found = (load(Run, row["run"]) for row in self._db.read(query, RunState.QUEUED.value, before))
-        return tuple(one.id for one in found if one.after == before)
+    def due(self) -> tuple[RunId, ...]:
+        """Return the queued runs whose turn has come, as the run before them has ended, and that nobody ever drove.
+
+        The controller of that run starts theirs; where it died just then, whoever reads this next does.
+        """
+        return tuple(run for run, before in self._never_driven() if before.ended is not None)
+
+    def early(self) -> frozenset[RunId]:
+        """Return the queued runs that need no controller yet, as the run before them goes on."""
+        return frozenset(run for run, before in self._never_driven() if before.ended is None)
+
+    def _never_driven(self) -> Iterator[tuple[RunId, Dependency]]:
+        for row in self._db.read(_NEVER_DRIVEN, RunState.QUEUED.value, EventKind.DRIVEN.value):
+            run = load(Run, row["run"])
+            if (before := self.dependency(run)) is not None:
+                yield run.id, before
 
     def successor(self, run: RunId) -> Run | None:
         """Return the run that is to succeed one that has not ended, if its nodes are lost to others."""

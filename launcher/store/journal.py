@@ -20,6 +20,7 @@ _ADD = """INSERT INTO journal (run, seq, at, kind, subject, message, reason, rec
     VALUES (:run, :seq, :at, :kind, :subject, :message, :reason, :receipt, :times, :evidence)"""
 _LAST = """SELECT seq, message, times FROM journal
     WHERE run = ? AND subject = ? AND kind = 'receipt' ORDER BY seq DESC LIMIT 1"""
+RECEIPTS = "SELECT receipt FROM journal WHERE run = ? AND seq > ? AND receipt IS NOT NULL ORDER BY seq"
 
 FOLD = 3
 """After so many equal failures of one action in a row, further ones replace the last entry: a node that is unreachable
@@ -170,14 +171,24 @@ def add_intents(db: sqlite3.Connection, run: RunId, actions: Sequence[Action], a
     db.executemany(query, rows)
 
 
-def add_receipt(db: sqlite3.Connection, run: RunId, action: Action, answer: Answer, at: float) -> Receipt:
-    """Add the answer to an action.
+def add_receipts(
+    db: sqlite3.Connection, run: RunId, ended: Sequence[tuple[Action, Answer]], at: float
+) -> tuple[Receipt, ...]:
+    """Add the answers to actions.
 
-    Return the receipt. Equal failures in a row are folded into one entry.
+    Return the receipts. Equal failures in a row are folded into one entry.
     """
-    receipt = Receipt(seq=_next(db, run), at=at, action=to_store(action), answer=answer)
-    last = _last(db, run, action)
-    alike = last is not None and last["message"] == answer.said and answer.result in _FAILURES
+    seq, receipts = _next(db, run), []
+    for action, answer in ended:
+        receipts.append(_add_receipt(db, run, seq, action, answer, at))
+        seq += 1 + len(answer.warnings)
+    return tuple(receipts)
+
+
+def _add_receipt(db: sqlite3.Connection, run: RunId, seq: int, action: Action, answer: Answer, at: float) -> Receipt:
+    receipt = Receipt(seq=seq, at=at, action=to_store(action), answer=answer)
+    last = _last(db, run, action) if answer.result in _FAILURES else None
+    alike = last is not None and last["message"] == answer.said
     again = last["times"] + 1 if last is not None and alike else 1
     if last is not None and again > FOLD:
         db.execute("DELETE FROM journal WHERE run = ? AND seq = ?", (run, last["seq"]))

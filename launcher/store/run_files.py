@@ -12,6 +12,9 @@ from pathlib import Path
 from launcher.core.model.run import RunId
 from launcher.errors import LaunchError, StoreError
 
+_WHOLE = "whole"
+"""The file in a run's folder that `mark_whole` makes."""
+
 
 def secrets_file(home: Path, run: RunId) -> Path:
     """Return where the secrets of a run are stored for its controllers."""
@@ -42,6 +45,18 @@ def write_secrets(file: Path, secrets: Mapping[str, str]) -> None:
         draft.replace(file)
     except OSError as error:
         raise LaunchError(f"cannot write secrets to `{file}`: {(error.strerror or str(error)).lower()}") from error
+
+
+def mark_whole(home: Path, run: RunId) -> None:
+    """Note that everything a run needs is stored: until then nobody but the command that stores it may start it."""
+    own = home / "runs" / run
+    own.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (own / _WHOLE).touch()
+
+
+def is_whole(home: Path, run: RunId) -> bool:
+    """Whether everything a run needs is stored."""
+    return (home / "runs" / run / _WHOLE).exists()
 
 
 def remove(home: Path, run: RunId, successor: RunId | None) -> None:

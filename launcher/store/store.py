@@ -132,8 +132,8 @@ class Store:
             with self._db.write() as db:
                 row = db.execute(_BEFORE, (run,)).fetchone()
                 outcome = dump(Outcome, record.outcome) if record.outcome else row["outcome"]
+                self._note(db, run, row["fleet"], record, at)
                 db.execute(_INTEND, (dump(Record, record), status_message, state.value, outcome, run))
-                self._note(db, run, row, record, at)
                 if (status_message, state.value) != (row["status_message"], row["state"]):
                     journal.add(
                         db, run, EventKind.STATUS, at, subject=state.value, message=status_message, evidence=log
@@ -147,15 +147,14 @@ class Store:
             raise
         self._intended[run] = now
 
-    def _note(self, db: sqlite3.Connection, run: RunId, row: sqlite3.Row, record: Record, at: float) -> None:
-        """Write news about nodes into the ledger, and free released nodes."""
+    def _note(self, db: sqlite3.Connection, run: RunId, fleet: str, record: Record, at: float) -> None:
+        """Write news about nodes into the ledger, and free released nodes. Called before the record is stored."""
         intended = self._intended.get(run)
-        before = intended[0] if intended else load(Record, row["record"])
+        before = intended[0] if intended else load(Record, _column(db, "record", run))
         if incidents.has_news(before, record):
-            incidents.note(db, row["fleet"], run, before, record, at)
+            incidents.note(db, fleet, run, before, record, at)
         if before.requested - record.requested:
-            kept = load(Run, row["run"])
-            claims.release(db, kept, before.requested - record.requested)
+            claims.release(db, load(Run, _column(db, "run", run)), before.requested - record.requested)
 
     def allot(self, run: RunId, allot: Allot) -> Run | None:
         """Change the placement of a run and its claims in one transaction.
@@ -187,13 +186,12 @@ class Store:
         Where a power cut loses them, the actions are done again: they are idempotent.
         """
         with self._db.write(durable=False) as db:
-            return tuple(journal.add_receipt(db, run, action, answer, at) for action, answer in ended)
+            return journal.add_receipts(db, run, ended, at)
 
     def receipts_after(self, run: RunId, seq: int) -> tuple[Receipt, ...]:
         """Return the receipts of a run with numbers above `seq`, in order."""
-        query = "SELECT receipt FROM journal WHERE run = ? AND seq > ? AND receipt IS NOT NULL ORDER BY seq"
         with readable(run):
-            return tuple(journal.read_receipt(row) for row in self._db.read(query, run, seq))
+            return tuple(journal.read_receipt(row) for row in self._db.read(journal.RECEIPTS, run, seq))
 
     def publish(self, run: RunId, status: RunStatus) -> None:
         """Store the snapshot that `status` shows.
@@ -287,11 +285,16 @@ class Store:
         raise SpecError((Mistake(what=f"no run has the id `{run}`", hint="`nvlaunch status` lists the runs"),))
 
 
+def _column(db: sqlite3.Connection, name: str, run: RunId) -> str:
+    """Return one large text of a run: it has megabytes, and is seldom needed."""
+    return str(db.execute(f"SELECT {name} FROM runs WHERE id = ?", (run,)).fetchone()[0])  # noqa: S608 our own name
+
+
 def _coming(run: Run) -> Iterator[NodeName]:
     """Return the nodes that a run has claimed for slices that a resize will add."""
     for part in run.target.comes if run.target else ():
         yield from (*part.nodes, *part.spares)
 
 
-_BEFORE = "SELECT status_message, state, outcome, record, run, fleet FROM runs WHERE id = ?"
+_BEFORE = "SELECT status_message, state, outcome, fleet FROM runs WHERE id = ?"
 _INTEND = "UPDATE runs SET record = ?, status_message = ?, state = ?, outcome = ? WHERE id = ?"

@@ -16,6 +16,7 @@ from launcher.core.model.actions import (
     Kill,
     Level,
     NodeAction,
+    Park,
     PowerOff,
     Prepare,
     Release,
@@ -117,9 +118,13 @@ class ShellNodes:
         client = self._addresses.slot(run, action.slot.node)
         return self._act("join", lambda: self._heads.join(run, action.slot), client)
 
+    def _park(self, run: Run, action: Park) -> Answer:
+        """Hold the raylet of a spare."""
+        return self._act("park", lambda: self._heads.park(run, action), self._addresses.head(run))
+
     def _reserve(self, run: Run, action: Reserve) -> Answer:
         """Ask Ray for the slice's placement group."""
-        return self._act("reserve", lambda: self._heads.reserve(run, action.slice), self._addresses.head(run))
+        return self._act("reserve", lambda: self._heads.reserve(run, action), self._addresses.head(run))
 
     def _unreserve(self, run: Run, action: Unreserve) -> Answer:
         """Remove the slice's placement group."""
@@ -223,6 +228,7 @@ class ShellNodes:
         Prepare: _prepare,
         StartHead: _start_head,
         Join: _join,
+        Park: _park,
         Reserve: _reserve,
         Unreserve: _unreserve,
         Verify: _verify,
@@ -259,10 +265,7 @@ class ShellNodes:
         commands.stop(self._addresses.slot(run, node), command)
 
     def fetch(self, run: Run, node: NodeName, path: str, take: Take) -> tuple[str, ...]:
-        """Send a file or folder of a node to `take`, as a tar stream.
-
-        Return what was left out, and why.
-        """
+        """Send a file or folder of a node to `take`, as a tar stream; return what was left out, and why."""
         return commands.fetch(self._addresses.slot(run, node), path, take)
 
     def visit(self, run: Run, node: NodeName, member: MemberName | None) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,20 @@ def test_a_pipeline_goes_on_without_the_command_that_started_it(hall: Hall) -> N
     assert hall.row("chain-b").status_message == "waits until `chain-a` has succeeded"
     hall.until("chain-b", lambda seen: seen["state"] == "succeeded")
     assert at(hall, "chain-b", EventKind.LAUNCHED) > at(hall, "chain-a", EventKind.ENDED)
+
+
+def test_a_controller_that_is_killed_before_it_starts_the_next_one_of_a_pipeline_loses_nothing(hall: Hall) -> None:
+    text = f"name: chain\n---\nname: a\n{task(1, 2)}\n---\nname: b\n{task(2, 2)}"
+    told = hall.run("up", str(hall.task("chain", text)), "-i", str(hall.inventory), "-y", "-d")
+    assert told.returncode == 0, told.stderr
+    hall.until("chain-a", lambda seen: seen["state"] == "running")
+    os.kill(hall.controller("chain-a"), signal.SIGKILL)
+    store = Store(hall.home)
+    assert "chain-b" not in hall.run("status").stderr  # its turn has not come: it needs no controller
+    store.finish(store.find("chain-a").id, RunState.SUCCEEDED, time.time())
+    shown = hall.run("status")
+    assert "started the controller of `chain-b`: the run before it has ended" in shown.stderr
+    assert any(event.kind is EventKind.DRIVEN for event in store.journal.events(store.find("chain-b").id))
 
 
 def test_a_run_after_another_ends_with_it_where_that_does_not_succeed(hall: Hall) -> None:

@@ -1,8 +1,11 @@
 """Containers under real agents, without Ray: how they are made, entered, killed, found again and removed."""
 
+import contextlib
 import json
 import os
+import pty
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -74,6 +77,10 @@ class Site:
     def folder(self, node: str = "r1-n1") -> Path:
         """The run's folder on a node."""
         return Path(layout.local(str(self.home), self.run.id, node).root)
+
+    def memory(self, node: str = "r1-n1") -> Path:
+        """The agent's folder in memory."""
+        return Path("/dev/shm") / Path(layout.local(str(self.home), self.run.id, node).scratch).name
 
     def log(self, node: str = "r1-n1") -> str:
         """What provisioning wrote."""
@@ -215,6 +222,24 @@ def test_a_command_runs_inside(site: Site) -> None:
     code = site.stand.nodes.exec_command(site.run, NodeName("r1-n1"), command, lambda *part: heard.append(part))
     assert code == 5
     assert b"ID=box" in b"".join(data for _, data in heard)
+    assert list(site.memory().glob("exec.*")) == []
+
+
+def test_a_terminal_opens_inside_and_leaves_nothing_once_it_closes(site: Site) -> None:
+    program = site.stand.nodes.visit(site.run, NodeName("r1-n1"), site.stand.slots[0].member)
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(program, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as shell:
+        os.close(theirs)
+        os.write(ours, b"grep ^ID= /etc/os-release; exit 5\n")
+        said = b""
+        with contextlib.suppress(OSError):  # a terminal that nobody has open any more
+            while part := os.read(ours, 65536):
+                said += part
+        assert shell.wait(30) == 5
+    os.close(ours)
+    assert b"ID=box" in said
+    assert list(site.memory().glob("exec.*")) == []
+    assert list(site.memory().glob("setup.*")) == []
 
 
 def test_the_stop_signal_reaches_the_program_which_has_its_grace_time(site: Site) -> None:

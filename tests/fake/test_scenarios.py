@@ -213,6 +213,7 @@ def check(here: Scenario, last: Decision) -> None:
             assert found == expect.pop(key), key
     touched = {key.split(":")[1].split("#")[0] for key in here.acts() if key.split(":")[0] in ("prepare", "join")}
     assert not touched & set(expand(expect.pop("untouched", "none"))), touched
+    assert set(expand(expect.pop("hot", "none"))) - {"none"} <= record.spares.keys()
     if "ends_with" in expect:
         assert {*here.play.run.placement.nodes} == {*expand(expect.pop("ends_with"))}
     headlines = [moment.decision.status_message for moment in here.moments]

@@ -206,7 +206,7 @@ def test_a_long_silence_ends_in_the_agents_self_stop(harness: SimHarness) -> Non
     run = started(harness, Fault(at=30.0, node=SECOND, fault=FaultKind.LINK_DOWN, duration=20.0))
     found = agent(harness.at(run, 51.0), SECOND)
     assert found.ray.phase is Phase.FAILED
-    assert [(report.running, report.ended_ago) for report in found.ranks] == [(False, 6.0)]
+    assert [(report.running, report.ended_ago) for report in found.ranks] == [(False, 9.0)]
 
 
 def test_a_silent_head_host_stops_the_other_nodes(harness: SimHarness) -> None:
@@ -350,10 +350,10 @@ def test_a_head_that_is_cut_off_from_most_ends_itself_and_its_own_node(harness: 
     suite.claim(harness, run, run.placement.nodes[3])
     suite.start(harness, run, slots, 1)
     fleet, _ = harness.nodes._open(run)
-    assert any(one.alive(54.0) for one in fleet.life(FIRST).ranks)
-    seen = harness.at(run, 56.0)
-    assert not any(one.alive(56.0) for node in run.placement.nodes for one in fleet.life(node).ranks)
-    assert agent(seen, SECOND).head_silent == 16.0
+    assert any(one.alive(51.0) for one in fleet.life(FIRST).ranks)
+    seen = harness.at(run, 53.0)
+    assert not any(one.alive(53.0) for node in run.placement.nodes for one in fleet.life(node).ranks)
+    assert agent(seen, SECOND).head_silent == 13.0
 
 
 def test_what_befalls_a_node_is_what_it_says_of_itself(harness: SimHarness) -> None:

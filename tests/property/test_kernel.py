@@ -26,13 +26,15 @@ from launcher.core.model.actions import (
     Relocate,
     Signal,
     Start,
+    Unreserve,
 )
 from launcher.core.model.inventory import Access, Inventory
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Observation, Seen, Unseen
 from launcher.core.model.operator_requests import RequestKind
 from launcher.core.model.record import Record
-from launcher.core.model.run import Cause, GangName, Run, RunState, Wanted
+from launcher.core.model.run import Cause, GangName, Run, RunState, Wanted, is_spare
+from launcher.core.model.run_index import index_of
 from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.core.model.task import Group, OnNoSpare, RecoveryPolicy, RestartWith
 from tests.effort import SOAK, drawn
@@ -133,7 +135,7 @@ def hold_to_rules(here: Play, before: Record, seen: Observation, decision: Decis
 
 
 def slots_stay_in_their_slices(here: Play, record: Record) -> None:
-    members = list(here.decided.members())
+    members = index_of(here.decided).members
     holders = [record.slots[member.name].node for member in members if member.colocated_with is None]
     assert len(holders) == len(set(holders)), "one node holds two slots"
     for member in members:
@@ -154,14 +156,14 @@ def slices_stay_in_their_range(here: Play, decision: Decision) -> None:
         assert (rule.min_slices or 1) <= rule.slices <= (rule.max_slices or rule.slices)
     for action in decision.actions:
         if isinstance(action, Start):
-            members = [member.name for member in here.decided.members()]
+            members = [member.name for member in index_of(here.decided).members]
             assert [slot.member for slot in action.slots] == members, "ranks start with another number than the run has"
 
 
 def only_the_allowed_leaves_its_rack(run: Run, seen: Observation, before: Record, decision: Decision) -> None:
     """A slice goes to another rack because its task says so, or an operator does."""
     ordered = {order.subject for order in seen.requests if order.kind is RequestKind.RELOCATE} | before.relocating
-    members = {member.name: member for member in run.members()}
+    members = index_of(run).by_name
     ordered |= {
         members[member.colocated_with].slice_key
         for member in members.values()
@@ -194,12 +196,15 @@ def counters_only_rise(run: Run, before: Record, record: Record) -> None:
         assert gang.attempt - (was.attempt if was else 0) in (0, 1)
         assert gang.restarts >= (was.restarts if was else 0)
     for member, slot in record.slots.items():
-        assert slot.generation >= (before.slots[member].generation if member in before.slots else 0)
+        was_on = before.slots.get(member)
+        if was_on is not None and slot.node == was_on.node:
+            assert slot.generation >= was_on.generation
+    assert record.newest_generation >= before.newest_generation
 
 
 def who_loses_its_raylet_ends_its_attempt(run: Run, before: Record, record: Record) -> None:
     """A rank that has not finished goes with its raylet, and none begins a second time in one attempt."""
-    for member in run.members():
+    for member in index_of(run).members:
         was, gang = before.slots.get(member.name), record.gangs[run.gang(member)]
         if was is not None and was != record.slots[member.name]:
             assert gang.attempt == 0 or gang.broken or member.name in record.exits, (
@@ -221,7 +226,7 @@ def nothing_healthy_is_touched(run: Run, before: Record, seen: Observation, deci
     broken = {name for name, gang in decision.record.gangs.items() if gang.broken}
     serving = {
         (decision.record.slots[member.name].node, member.name)
-        for member in run.members()
+        for member in index_of(run).members
         if decision.conditions[member.name] is Condition.SERVING and run.gang(member) not in broken
     }
     for action in decision.actions:
@@ -231,7 +236,7 @@ def nothing_healthy_is_touched(run: Run, before: Record, seen: Observation, deci
         harmed = [member for at, member in serving if at == node and only in (None, member)]
         assert not harmed or told, f"{key(action)} on a node whose rank runs"
         if isinstance(action, Signal) and action.gang is None:
-            told_too = {run.gang(member) for member in run.members() if (node, member.name) in serving}
+            told_too = {run.gang(member) for member in index_of(run).members if (node, member.name) in serving}
             assert all(name in decision.record.since.draining for name in told_too), f"{key(action)}: too many"
         blind = isinstance(seen.nodes.get(node) if node else None, Unseen)
         assert not blind, f"{key(action)} on a node that cannot be seen"
@@ -239,6 +244,7 @@ def nothing_healthy_is_touched(run: Run, before: Record, seen: Observation, deci
         orphaned = {node for node, view in seen.nodes.items() if isinstance(view, Seen) and view.leftovers}
         placed = {name for part in run.placement.slices for name in (*part.nodes, *part.spares)}
         others = {*decision.record.failed_nodes, *orphaned, *seen.drained, *(seen.nodes.keys() - placed)}
+        others |= placed - {slot.node for slot in decision.record.slots.values()}  # spares are made ready meanwhile
         allowed = (
             "verify",
             "acquire",
@@ -249,6 +255,7 @@ def nothing_healthy_is_touched(run: Run, before: Record, seen: Observation, deci
             "relocate",
             "grow",
             "announce",
+            "park",
         )
         restless = [a for a in decision.actions if _node_of(a) not in others and a.kind not in allowed]
         old = [a for a in restless if isinstance(a, Release) and a.node in decision.record.former_heads]
@@ -258,6 +265,7 @@ def nothing_healthy_is_touched(run: Run, before: Record, seen: Observation, deci
             for a in restless
             if isinstance(a, Signal)
             or (isinstance(a, PowerOff) and a.node == run.head_at)
+            or (isinstance(a, Unreserve) and is_spare(a.slice))
             or (a.kind == "resize" and decision.record.resizing)
         ]
         loud = [str(key(a)) for a in restless if a not in old and a not in meant]
@@ -291,18 +299,19 @@ def the_order_of_nodes_does_not_matter(run: Run, before: Record, seen: Observati
 def ranks_alive(here: Play, gang: GangName) -> set[tuple[NodeName, int]]:
     """The truth: which nodes have a live rank of a gang, and of which attempt; also ranks of slices that went."""
     fleet, clock = here.nodes._open(here.run)
-    of_gang = {member.name for member in here.run.members() if here.run.gang(member) == gang}
+    members, now = index_of(here.run).by_gang.get(gang, ()), clock.now()
+    of_gang = {member.name for member in members}
     together = {
         member.group
-        for member in here.run.members()
-        if member.name in of_gang and here.run.group(member.group).recovery.restart_with is not RestartWith.MEMBER
+        for member in members
+        if here.run.group(member.group).recovery.restart_with is not RestartWith.MEMBER
     }
     return {
-        (node, life.rank.attempt)
-        for node in [node.name for node in here.run.fleet.nodes]
-        for life in fleet.life(node).ranks
+        (node.name, life.rank.attempt)
+        for node in here.run.fleet.nodes
+        for life in fleet.life(node.name).ranks
         if life.rank.member in of_gang or life.rank.member.partition("/")[0] in together
-        if life.alive(clock.now())
+        if life.alive(now)
     }
 
 

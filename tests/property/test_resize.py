@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.core.model.run import Run, RunState
+from launcher.core.model.run_index import index_of
 from tests.effort import drawn
 from tests.property.test_kernel import PASSING, Crash, crashes, paces, play, ranks_alive
 from tests.property.worlds import Pace, Play, Wish, hall, runs
@@ -28,7 +29,7 @@ def test_no_decision_breaks_a_rule_while_slices_come_and_go(
     run: Run, script: list[Crash], wishes: list[Wish], taking: list[Pace]
 ) -> None:
     here, _ = play(run, script, asked=wishes, taking=taking, ticks=500)
-    assert here.record.slots.keys() == {member.name for member in here.decided.members()}
+    assert here.record.slots.keys() == {member.name for member in index_of(here.decided).members}
 
 
 @BOUNDED
@@ -37,7 +38,7 @@ def test_it_comes_to_an_end_whatever_fails_meanwhile(run: Run, script: list[Cras
     here, decision = play(run, script, asked=[Wish(tick=tick, what="resize", at=at)])
     assert decision.state.final or decision.state is RunState.ON_HOLD, decision.status_message
     if decision.state is RunState.SUCCEEDED:
-        assert all(here.record.exits[member.name].ok for member in here.decided.members())
+        assert all(here.record.exits[member.name].ok for member in index_of(here.decided).members)
 
 
 @BOUNDED
@@ -53,7 +54,7 @@ def test_without_faults_one_more_attempt_is_all_that_it_costs(run: Run, tick: in
     assert last.state is RunState.SUCCEEDED, last.status_message
     if asked_for is None or here.run.target is not None:
         return
-    members = {member.name for member in here.run.members()}
+    members = {member.name for member in index_of(here.run).members}
     assert {name for name, ended in last.record.exits.items() if ended.ok} == members
     assert {group.topology.slices for group in here.run.task.groups} == {
         group.topology.slices for group in asked_for.task.groups

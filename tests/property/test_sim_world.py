@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from launcher.core.model.run import Run
 from launcher.drive.execute import Fixed, execute
 from launcher.sim.nodes import SimNodes
-from launcher.sim.world import Rank, Ray, Raylet, Setup, SimHost, SimWorld, Watch, dump, load_host, load_world
+from launcher.sim.world import Rank, Ray, RayGroup, Raylet, Setup, SimHost, SimWorld, Watch, dump, load_host, load_world
 from tests.effort import drawn
 from tests.property.worlds import Play, runs
 
@@ -38,7 +38,8 @@ hosts = st.builds(
     raylets=st.lists(raylets, max_size=2).map(tuple),
     ranks=st.lists(ranks, max_size=2).map(tuple),
 )
-rays = st.builds(Ray, since=times, begun_at=times, groups=st.dictionaries(words, times, max_size=2))
+groups = st.builds(RayGroup, since=times, labels=st.lists(words, max_size=2).map(tuple))
+rays = st.builds(Ray, since=times, begun_at=times, groups=st.dictionaries(words, groups, max_size=2))
 watches = st.lists(st.builds(Watch, since=times, node=st.none() | words), max_size=2).map(tuple)
 worlds = st.builds(SimWorld, began_at=maybe, ray=st.none() | rays, watches=watches)
 

@@ -211,7 +211,6 @@ class MemoryAllotter:
         self._play, self.whole = play, whole
         self.taken = {NodeName(name): Unavailable(used_by="another") for name in taken}
         self.given = {part.key: {*part.nodes, *part.spares} for part in play.run.placement.slices}
-        self._known: tuple[object, frozenset[str]] = (None, frozenset())
 
     def perform(self, run: Run, action: AllotAction) -> Answer:
         """Give nodes, a place or slices."""
@@ -228,17 +227,10 @@ class MemoryAllotter:
                 return self.grow()
 
     def room(self, run: Run) -> frozenset[str]:
-        """The groups that could have one more slice, computed once for what is known."""
-        if not any(small_groups(run.task)):
-            return frozenset()
-        now, record = self._play.run, self._play.record
-        own = (record.requested, record.failed_nodes, record.dropping, record.exits, record.head)
-        known = (now, *own, dict(self._play.drained), dict(self.taken))
-        if known != self._known[0]:
-            found = self._grown()
-            target = found.run.target if isinstance(found, NodeChoice) else None
-            self._known = known, frozenset(part.group for part in target.comes) if target else frozenset()
-        return self._known[1]
+        """The groups that could have one more slice now: asked once in a tick."""
+        found = self._grown() if any(small_groups(run.task)) else None
+        target = found.run.target if isinstance(found, NodeChoice) else None
+        return frozenset(part.group for part in target.comes) if target else frozenset()
 
     def grow(self) -> Answer:
         """Claim nodes for more slices."""

@@ -69,7 +69,7 @@ EITHER = {
 """Where two nodes are lost at one moment, either is missed first, and either comes back to wait on."""
 
 
-SIM_ALONE = ("clusters", "never_said", "until")
+SIM_ALONE = ("clusters", "never_said", "until", "hot")
 """What only an imaginary fleet is held to: its record is at hand, and each of its headlines."""
 
 

@@ -51,7 +51,7 @@ def listening() -> set[int]:
     return found
 
 
-REQUESTS = [{"op": op, "protocol": 1} for op in ("hello", "status", "environment", "kill", "stop", "supervisor")]
+REQUESTS = [{"op": op, "protocol": 2} for op in ("hello", "status", "environment", "kill", "stop", "supervisor")]
 SPOKEN = (
     b"",
     b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",

@@ -29,8 +29,9 @@ from launcher.admission.queue.explain import shortfall_summary
 from launcher.cli.output.console import agree, clean, say, warn
 from launcher.cli.output.doctor import rows
 from launcher.cli.output.errors import warning_text
-from launcher.cli.output.plan import commands_here, fleet_text, plan_text, racks_text, source_text
+from launcher.cli.output.plan import commands_here, plan_text, racks_text, source_text
 from launcher.cli.output.progress import ProbeProgress
+from launcher.cli.output.racks import fleet_text
 from launcher.cli.output.table import table
 from launcher.core.checks.results import CheckedNode, NodeVerdict
 from launcher.core.model.inventory import Inventory

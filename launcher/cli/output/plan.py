@@ -19,14 +19,6 @@ from launcher.core.placement.slice_range import as_placed
 from launcher.core.planner.placement_cost import SliceCosts
 
 
-def fleet_text(fleet: Inventory) -> str:
-    """Return the line that names the inventory in use."""
-    racks = len({node.rack for node in fleet.nodes})
-    size = f"{count(racks, 'rack')}, {count(len(fleet.nodes), 'node')}"
-    kind = "imaginary: no program runs" if fleet.capabilities.imaginary else fleet.transport.value
-    return clean(f"inventory `{fleet.name}` ({fleet.source}, {kind}): {size}")
-
-
 def plan_text(
     task: Task, placement: Placement, costs: SliceCosts, fleet: Inventory | None, *, verbose: bool = False
 ) -> str:

@@ -35,6 +35,14 @@ _MORE = "#"
 """The sign of a run when all letters are used."""
 
 
+def fleet_text(fleet: Inventory) -> str:
+    """Return the line that names the inventory in use."""
+    racks = len({node.rack for node in fleet.nodes})
+    size = f"{count(racks, 'rack')}, {count(len(fleet.nodes), 'node')}"
+    kind = "imaginary: no program runs" if fleet.capabilities.imaginary else fleet.transport.value
+    return clean(f"inventory `{fleet.name}` ({fleet.source}, {kind}): {size}")
+
+
 def racks_text(fleet: Inventory, unavailable: UnavailableNodes) -> str:
     """Return the map and its legend."""
     runs = sorted({user for use in unavailable.values() if (user := _user(use))})

@@ -1,13 +1,18 @@
 """Snapshots of runs as tables."""
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from launcher.cli.output.console import clean
 from launcher.cli.output.table import table
 from launcher.store.home import home
+
+ROWS = 40
+"""How many rows a run is shown in at most, slice by slice."""
+FEW = 8
+"""How many slices in one state still have a row each beyond that."""
 
 Snapshot = Mapping[str, Any]
 
@@ -75,7 +80,7 @@ def runs_text(snapshots: Sequence[Snapshot], now: float) -> str:
 def run_text(snapshot: Snapshot, now: float) -> str:
     """Return one run: a summary, its ranks, its spares.
 
-    Equal ranks of a slice share a row.
+    Equal ranks of a slice share a row, and so do equal slices where there are many.
     """
     return "\n".join(_details(snapshot, now))
 
@@ -124,7 +129,7 @@ def _details(snapshot: Snapshot, now: float) -> Iterator[str]:
         yield clean(f"{one['group']}: {one['slices']} of {most}, at least {least}{why}")
     yield from map(clean, dashboard_lines(snapshot))
     yield ""
-    yield table(("SLICE", "RACK", "STATE", "RANKS", "NODES", "EXIT"), list(_slices(snapshot)))
+    yield table(("SLICE", "RACK", "STATE", "RANKS", "NODES", "EXIT"), [_row(one) for one in _folded(_slices(snapshot))])
 
 
 def dashboard_lines(snapshot: Snapshot) -> Iterator[str]:
@@ -136,8 +141,54 @@ def dashboard_lines(snapshot: Snapshot) -> Iterator[str]:
         yield f"token for it and for `ray job submit`: {home() / 'runs' / snapshot['id'] / 'token'}"
 
 
-def _slices(snapshot: Snapshot) -> Iterator[tuple[str, ...]]:
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Ranks of slices in one state, or spares: the slices, their racks, the numbers of the ranks, and the nodes."""
+
+    slices: tuple[str, ...]
+    racks: tuple[str, ...]
+    state: str
+    ranks: tuple[int, ...]
+    nodes: tuple[str, ...]
+    code: str = ""
+
+
+def _row(part: _Part) -> tuple[str, ...]:
     from launcher.core.model.nodeset import fold
+
+    numbers = fold(f"#{rank}" for rank in part.ranks).replace("#", "").strip("[]")
+    nodes = fold(part.nodes) if len(part.slices) == 1 else f"{len(part.nodes)} nodes"
+    return fold(part.slices), fold(part.racks), part.state, numbers, nodes, part.code
+
+
+def _folded(parts: Sequence[_Part]) -> Sequence[_Part]:
+    """Return one row for all slices of a group in one state, where a list of them is too long to read.
+
+    States that few slices are in keep a row for each: those are what somebody looks for.
+    """
+    if len(parts) <= ROWS:
+        return parts
+    alike: dict[tuple[str, str, str], list[_Part]] = {}
+    for part in parts:
+        alike.setdefault((part.slices[0].rpartition(".")[0], part.state, part.code), []).append(part)
+    found: list[_Part] = []
+    for same in alike.values():
+        found += same if len(same) <= FEW else [_joined(same)]
+    return found
+
+
+def _joined(parts: Sequence[_Part]) -> _Part:
+    return _Part(
+        slices=tuple(dict.fromkeys(name for part in parts for name in part.slices)),
+        racks=tuple(dict.fromkeys(name for part in parts for name in part.racks)),
+        state=parts[0].state,
+        ranks=tuple(rank for part in parts for rank in part.ranks),
+        nodes=tuple(name for part in parts for name in part.nodes),
+        code=parts[0].code,
+    )
+
+
+def _slices(snapshot: Snapshot) -> list[_Part]:
     from launcher.core.model.placement import slice_key
 
     alike: dict[tuple[str, str, str, str], list[Mapping[str, Any]]] = {}
@@ -146,13 +197,16 @@ def _slices(snapshot: Snapshot) -> Iterator[tuple[str, ...]]:
         ready = {True: ", ready", False: ", not ready"}.get(rank.get("ready"), "")
         key = slice_key(rank["group"], rank["slice"]), rank["rack"], f"{rank['state']}{ready}", code
         alike.setdefault(key, []).append(rank)
-    for (part, rack, state, code), ranks in alike.items():
-        numbers = fold(f"#{rank['rank']}" for rank in ranks).replace("#", "").strip("[]")
-        yield part, rack, state, numbers, fold(rank["node"] for rank in ranks), code
+    found = [
+        _Part((part,), (rack,), state, tuple(one["rank"] for one in ranks), tuple(one["node"] for one in ranks), code)
+        for (part, rack, state, code), ranks in alike.items()
+    ]
     for state, unused in (("spare", snapshot["spares"]), ("drained", snapshot.get("drained") or ())):
-        for part, rack in Counter((one["slice"], one["rack"]) for one in unused):
-            names = [one["node"] for one in unused if (one["slice"], one["rack"]) == (part, rack)]
-            yield part, rack, state, "", fold(names), ""
+        nodes: dict[tuple[str, str], list[str]] = {}
+        for one in unused:
+            nodes.setdefault((one["slice"], one["rack"]), []).append(one["node"])
+        found += [_Part((part,), (rack,), state, (), tuple(names)) for (part, rack), names in nodes.items()]
+    return found
 
 
 def clock(at: float) -> str:

@@ -5,7 +5,7 @@ Ranges are expanded, defaults of file and rack applied, and duplicates reported.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from launcher.config.inventory.fields import GPUS, RACK
@@ -38,6 +38,18 @@ class _RackNode:
     env: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """What all nodes of one entry have in common."""
+
+    access: Access
+    domain: str | None
+    gpus: int
+    accelerator: str | None
+    drained: str | None
+    gpu_driver: GpuDriver
+
+
 class RackReader:
     """Reads the racks of a file; names and addresses must be unique in all."""
 
@@ -50,6 +62,7 @@ class RackReader:
         self._names: dict[str, tuple[str, Mark]] = {}
         self._addresses: dict[tuple[object, ...], _RackNode] = {}
         self._loopbacks: list[tuple[str, Mark]] = []
+        self._last: tuple[Values, _Common] | None = None
 
     def read(self, name: str, rack: Values) -> tuple[Node, ...]:
         """Return the nodes of a rack in tray order; wrong ones are reported and omitted."""
@@ -119,30 +132,45 @@ class RackReader:
         return False
 
     def _node(self, rack: str, node: _RackNode, places: Mapping[str, str], tray: int | None, number: int) -> Node:
-        values = node.values
-        local = self._transport.capabilities.this_machine
-        driver = GpuDriver(values.get("gpu_driver", str) or (GpuDriver.NONE if local else GpuDriver.NVIDIA))
-        pretended = driver is GpuDriver.NONE or not self._transport.capabilities.own_machines
-        gpus = values.get("gpus", int)
+        common = self._common(node.values)
+        pretended = common.gpu_driver is GpuDriver.NONE or not self._transport.capabilities.own_machines
         return Node(
             name=NodeName(node.name),
             rack=RackName(rack),
-            access=self._access(node, number),
-            domain=values.get("domain", str) or (rack if pretended else None),
-            gpus=GPUS if gpus is None else gpus,
-            accelerator=values.get("accelerator", str),
+            access=self._access(node, common.access, number),
+            domain=common.domain or (rack if pretended else None),
+            gpus=common.gpus,
+            accelerator=common.accelerator,
             tray=tray,
             places=places,
-            drained=values.get("drained", str),
-            gpu_driver=driver,
+            drained=common.drained,
+            gpu_driver=common.gpu_driver,
             env=node.env,
         )
 
-    def _access(self, node: _RackNode, number: int) -> Access:
+    def _common(self, values: Values) -> _Common:
+        """Return what nodes of one entry have in common; read once for all of them."""
+        if self._last is None or self._last[0] is not values:
+            local = self._transport.capabilities.this_machine
+            driver = values.get("gpu_driver", str) or (GpuDriver.NONE if local else GpuDriver.NVIDIA)
+            gpus = values.get("gpus", int)
+            common = _Common(
+                access=_login(values, self._out),
+                domain=values.get("domain", str),
+                gpus=GPUS if gpus is None else gpus,
+                accelerator=values.get("accelerator", str),
+                drained=values.get("drained", str),
+                gpu_driver=GpuDriver(driver),
+            )
+            self._last = values, common
+        return self._last[1]
+
+    def _access(self, node: _RackNode, login: Access, number: int) -> Access:
         address = node.own.get("address", str)
         if address is None:
             address = self._local_address(node, number) if self._transport.capabilities.this_machine else node.name
-        access = read_access(address, node.values, self._out)
+        _check_address(address, node.values, self._out)
+        access = replace(login, address=address)
         key = (canonical(access.address), access.port or SSH_PORT, access.proxy_jump)
         first = self._addresses.setdefault(key, node)
         if first is not node:
@@ -180,14 +208,23 @@ def _wheels(values: Values, out: Diagnostics) -> str | None:
 
 def read_access(address: str, values: Values, out: Diagnostics) -> Access:
     """Return the login settings of a machine."""
+    _check_address(address, values, out)
+    return replace(_login(values, out), address=address)
+
+
+def _check_address(address: str, values: Values, out: Diagnostics) -> None:
     if ":" in address and read_ip(address) is None:
         hint = "write the port as `port`, and IPv6 without brackets"
         out.mistake(values.mark_of("address"), f"`address: {address}` is neither a host name nor an address", hint)
     if (ip := read_ip(address)) and ip.is_link_local:
         what = f"`address: {address}` holds on one link only, and Ray cannot use it"
         out.mistake(values.mark_of("address"), what, "write an address that all nodes can reach")
+
+
+def _login(values: Values, out: Diagnostics) -> Access:
+    """Return the login settings that machines have in common; none has its address yet."""
     return Access(
-        address=address,
+        address="",
         user=values.get("user", str),
         port=values.get("port", int),
         identity_file=values.get("identity_file", str),

@@ -41,10 +41,14 @@ _STORE = section(
     ),
     Field(name="profile", doc="The profile in `credentials`.", type=_WORD),
     Field(
-        name="access_key", doc="The variable of the nodes, or secret of the task, with the access key.", type=env_name
+        name="access_key",
+        doc="The variable of the nodes, or secret of the task, with the access key; Azure and GCS have none.",
+        type=env_name,
     ),
     Field(
-        name="secret_key", doc="The variable of the nodes, or secret of the task, with the secret key.", type=env_name
+        name="secret_key",
+        doc="The variable of the nodes, or secret of the task, with the secret key; of Azure, the account's key.",
+        type=env_name,
     ),
     Field(name="rclone_config", doc="A configuration file of rclone on the nodes.", type=path),
     Field(name="remote", doc="The section of `rclone_config` that describes the store.", type=_WORD),
@@ -56,20 +60,27 @@ STORAGE_SETTINGS = MapOf(item=_STORE, keys=_KEY, expected="a mapping of stores o
 
 def read_storage(entries: Mapping[str, FieldValue], out: Diagnostics) -> dict[str, StorageSettings]:
     """Return the settings by store, or by bucket."""
-    return {name: _one(found.value, out) for name, found in entries.items() if isinstance(found.value, Values)}
+    return {name: _one(name, found.value, out) for name, found in entries.items() if isinstance(found.value, Values)}
 
 
-def _one(values: Values, out: Diagnostics) -> StorageSettings:
-    for one, other in (
-        ("rclone_config", "remote"),
-        ("remote", "rclone_config"),
-        ("access_key", "secret_key"),
-        ("secret_key", "access_key"),
-        ("profile", "credentials"),
-    ):
+def _one(name: str, values: Values, out: Diagnostics) -> StorageSettings:
+    pairs = [("rclone_config", "remote"), ("remote", "rclone_config"), ("profile", "credentials")]
+    store = name.partition("://")[0]
+    if store == ObjectStore.AZURE.value:
+        if values.has("access_key"):
+            hint = "name the key of the account as `secret_key`; the account is in the URL"
+            out.mistake(values.key_of("access_key"), "Azure has no `access_key`", hint)
+    elif store == ObjectStore.GCS.value:
+        for key in filter(values.has, ("access_key", "secret_key")):
+            hint = "name a file of a service account as `credentials`"
+            out.mistake(values.key_of(key), f"Google Cloud Storage has no `{key}` here", hint)
+    else:
+        pairs += [("access_key", "secret_key"), ("secret_key", "access_key")]
+    for one, other in pairs:
         if values.has(one) and not values.has(other):
             out.mistake(values.key_of(one), f"`{one}` needs `{other}`", f"add `{other}`")
-    ways = [name for name in ("credentials", "access_key", "rclone_config") if values.has(name)]
+    keys = "secret_key" if store == ObjectStore.AZURE.value else "access_key"
+    ways = [way for way in ("credentials", keys, "rclone_config") if values.has(way)]
     if values.get("anonymous", bool):
         ways.append("anonymous")
     if len(ways) > 1:

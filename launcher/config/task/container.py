@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from launcher.config.yaml.diagnostics import Diagnostics, KeyPath
 from launcher.config.yaml.nodes import Mark, ScalarKind, ScalarNode, YamlNode
 from launcher.config.yaml.values import Values
 from launcher.core.model.container import Container, ContainerMount, Engine, ImageSource
+from launcher.core.model.task import Group
 
 KEY = "container"
 IMAGE_ID = "image_id"
@@ -53,8 +55,10 @@ REFUSED = {
     "-i": "no terminal is attached",
     "--tty": "no terminal is attached",
     "-t": "no terminal is attached",
-    "-it": "no terminal is attached",
+    "--": "nvlaunch adds the image and the program itself",
 }
+_SWITCHES = "ditPq"
+"""Short options without a value, to which others may be joined, as in `-itu root`."""
 
 CONTAINER = section(
     Field(
@@ -141,9 +145,6 @@ def read_container(own: Values, task: Values, out: Diagnostics) -> Container | N
             out.mistake(keys.mark, f"`{KEY}` has no image", "add `image`: the image that the container is made from")
         return None
     image = _image(written, mark, out)
-    if own.has("driver"):
-        hint = "write `run:`, or start the containers of the workers in the program"
-        out.mistake(mark, "a `driver` cannot run in a container: its Ray is that of the run, outside", hint)
     if image is None:
         return None
     engine = _engine(keys.get("engine", str), image[0], keys.mark_of("engine"), out)
@@ -156,6 +157,29 @@ def read_container(own: Values, task: Values, out: Diagnostics) -> Container | N
         workdir=keys.get("workdir", str),
         user=keys.get("user", str),
     )
+
+
+def check_ray_image(sections: Mapping[str, Values], forms: Mapping[str, tuple[Group, ...]], out: Diagnostics) -> None:
+    """Report groups that cannot be in a run whose Ray is that of an image.
+
+    All parts of a run's Ray have one version of Ray and Python. Where the driver of a group has an image, they are
+    those of the image: on the head, and on the nodes of all groups.
+    """
+    groups = {name: variants[0] for name, variants in forms.items()}
+    first = next((one for one in groups.values() if one.driver is not None and one.container is not None), None)
+    if first is None or first.container is None:
+        return
+    image = first.container.image
+    for name, one in groups.items():
+        if one.driver is None:
+            what = f"`groups.{name}` has no `driver`, but Ray of this run is that of `{image}`"
+        elif one.container is None or one.container.image != image:
+            other = f"that of `{one.container.image}`" if one.container else "none"
+            what = f"`groups.{name}` has another image than `groups.{first.name}`: {other}, not `{image}`"
+        else:
+            continue
+        hint = "all groups of a run have one Ray: give each a `driver` and the same image, or make two tasks of them"
+        out.mistake(sections[name].mark, what, hint)
 
 
 def _has_id(owner: Values) -> bool:
@@ -210,12 +234,23 @@ def _options(keys: Values, out: Diagnostics) -> tuple[str, ...]:
             out.mistake(keys.mark_of("options"), f"`options`: `{text}` cannot be read: {str(error).lower()}")
             continue
         for part in parts:
-            if why := REFUSED.get(part.partition("=")[0]):
-                out.mistake(keys.mark_of("options"), f"`options` cannot have `{part.partition('=')[0]}`: {why}")
+            if refused := next((one for one in _names(part) if one in REFUSED), None):
+                out.mistake(keys.mark_of("options"), f"`options` cannot have `{refused}`: {REFUSED[refused]}")
         words += parts
     if words and not words[0].startswith("-"):
         out.mistake(keys.mark_of("options"), f"`options`: `{words[0]}` does not begin with `-`")
     return tuple(words)
+
+
+def _names(word: str) -> Iterator[str]:
+    """Return the names of the options in a word: short ones may be joined, also with the value of the last."""
+    if word.startswith("--"):
+        yield word.partition("=")[0]
+    elif word.startswith("-"):
+        for letter in word[1:]:
+            yield f"-{letter}"
+            if letter not in _SWITCHES:
+                return
 
 
 def _mount(text: str, mark: Mark, out: Diagnostics) -> ContainerMount | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from launcher.config.schema.patterns import NAME_LENGTH, TASK_NAME, task_name
 from launcher.config.task.accelerators import read_accelerators
-from launcher.config.task.container import read_container
+from launcher.config.task.container import check_ray_image, read_container
 from launcher.config.task.envs import (
     Overrides,
     check_overrides,
@@ -132,6 +132,7 @@ def _task(sections: TaskSections, path: Path, overrides: Overrides, out: Diagnos
     check_near_and_apart(sections.groups, out)
     forms = colocate_groups(sections.groups, forms, out)
     check_ranges(sections.groups, sections.task, out)
+    check_ray_image(sections.groups, forms, out)
     secrets = read_secrets(sections.owners, overrides, out)
     forms = {name: share_secrets(sections, name, own, overrides) for name, own in forms.items()}
     owners = [(owner, path_variables(owner, secrets, overrides, out)) for owner in sections.owners]

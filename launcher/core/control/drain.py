@@ -91,7 +91,7 @@ def at_home(tick: Tick, member: Member) -> bool:
     It is not, once the slice was placed again.
     """
     part, home = tick.index.slice_of.get(tick.node_of(member)), tick.index.home(member)
-    return part is not None and (part.key == home.key or part.place == home.place)
+    return part is home or (part is not None and (part.key == home.key or part.place == home.place))
 
 
 def _movers(tick: Tick, name: GangName) -> dict[NodeName, Reason]:

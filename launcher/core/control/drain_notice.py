@@ -9,6 +9,7 @@ itself once Ray knows of the drain.
 
 from collections.abc import Mapping
 
+from launcher.core.control.slots import handover
 from launcher.core.control.state import Tick
 from launcher.core.model.actions import Announce, Reason, Why
 from launcher.core.model.nodeset import NodeName, fold
@@ -60,7 +61,7 @@ def renew(tick: Tick) -> None:
         if all(gang.attempt == 0 or gang.broken for gang in gangs) and node not in tick.record.failed_nodes:
             del tick.record.noticed[node]
             tick.kill_slot(member, Reason(why=Why.REJOIN, message=f"Ray counts {node} as draining"))
-            tick.give(member, node)
+            handover.give(tick, member, node)
         elif node not in tick.seen.drained:
             kept.append(node)
     if kept:

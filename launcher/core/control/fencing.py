@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from launcher.core.control import slice_count, spares
-from launcher.core.control.liveness import HeadPlace, expired, self_stopped
+from launcher.core.control.liveness import HeadPlace, expired, missed_for, self_stopped
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import (
     EXPIRED_S,
@@ -11,6 +11,7 @@ from launcher.core.control.timing import (
     KILL_TRIES_POWER_OFF,
     KILL_TRIES_SHOWN,
     POWER_OFF_AGAIN_S,
+    POWER_OFF_S,
     UNPROVEN_S,
 )
 from launcher.core.model.actions import Kill, PowerOff, Reason, Why
@@ -64,8 +65,8 @@ def _note_stopped(tick: Tick) -> None:
 
     The head can still prove it now; the end of the run then need not wait for them.
     """
-    for node in tick.index.nodes:
-        if node not in tick.record.requested or not _unseen(tick, node) or node in tick.record.stopped:
+    for node in [node for node in tick.index.nodes if _unseen(tick, node)]:
+        if node not in tick.record.requested or node in tick.record.stopped:
             continue
         why = expired(tick.seen, node)
         if why is not None and node not in tick.holders and node != tick.head_node:
@@ -80,7 +81,7 @@ def _fence_late_ranks(tick: Tick) -> None:
             continue
         gang = tick.gang_of(member)
         for rank in agent.ranks:
-            if rank.member == member.name and rank.running and (rank.attempt < gang.attempt or gang.broken):
+            if (rank.attempt < gang.attempt or gang.broken) and rank.member == member.name and rank.running:
                 message = f"attempt {rank.attempt} of {member.name} is over"
                 tick.kill_rank(member, rank.attempt, gang.broken or Reason(why=Why.RESTART, message=message))
 
@@ -118,8 +119,15 @@ def _power_off_again(tick: Tick, node: NodeName, message: str) -> None:
         power_off(tick, node, message)
 
 
+def power_off_silent(tick: Tick, node: NodeName, message: str) -> None:
+    """Ask to power off a node that is down, once it has been missed for `POWER_OFF_S`; in the end ask a person."""
+    missed = missed_for(tick.seen, node, quiet=tick.quiet(node), head=tick.head_node)
+    if missed >= POWER_OFF_S or tick.quiet(node) >= UNPROVEN_S:
+        power_off(tick, node, message)
+
+
 def power_off(tick: Tick, node: NodeName, message: str) -> None:
-    """Ask to power off a node that is down; in the end ask a person."""
+    """Ask to power off a node whose processes cannot be ended otherwise; in the end ask a person."""
     may_run = tick.started or node in tick.record.joined or node == tick.head_node
     if tick.run.fleet.fence_command is not None and may_run:
         tick.do(PowerOff(reason=Reason(why=Why.REPLACE, message=f"{node}: {message}"), node=node))

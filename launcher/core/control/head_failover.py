@@ -4,6 +4,7 @@ from launcher.core.control import fencing, slice_count
 from launcher.core.control.conditions import Condition, needed
 from launcher.core.control.liveness import HeadPlace, Silence, against, head_expired
 from launcher.core.control.operator import HEAD_MACHINE
+from launcher.core.control.slots.handover import give
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import WITNESS_S
 from launcher.core.model.actions import Reason, Why
@@ -51,7 +52,7 @@ def begin_cluster(tick: Tick, new: NodeName | None, why: str) -> None:
         if member.colocated_with is None and node not in record.failed_nodes:
             if node in record.requested:
                 tick.kill_slot(member, reason)
-            tick.give(member, node)
+            give(tick, member, node)
 
 
 def _forget_ray(tick: Tick) -> None:
@@ -62,7 +63,8 @@ def _forget_ray(tick: Tick) -> None:
     record.misplaced.clear()
     record.regrouped.clear()
     record.head_starts = None
-    asked = ("start_head", "reserve", "unreserve", "verify", "start")
+    record.spares.clear()
+    asked = ("start_head", "park", "reserve", "unreserve", "verify", "start")
     tick.retries = {key: retry for key, retry in tick.retries.items() if key.kind not in asked}
 
 
@@ -96,7 +98,8 @@ def _node_lost(tick: Tick, node: NodeName) -> str | None:
     if down and (proof := fencing.proof(tick, node)):
         return f"head node {node} is lost: {proof}"
     if down and node not in tick.awaited:
-        fencing.power_off(tick, node, "; ".join((fencing.no_contact(tick, node), *against(tick.seen, node, head=node))))
+        message = "; ".join((fencing.no_contact(tick, node), *against(tick.seen, node, head=node)))
+        fencing.power_off_silent(tick, node, message)
     return None
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from launcher.core.control.timing import EXPIRED_S, POPULATION_S, WITNESS_S
+from launcher.core.control.timing import EXPIRED_S, HEAD_EXPIRED_S, POPULATION_S, WITNESS_S
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import HeadSeen, Observation, Seen
 from launcher.core.model.record import Record
@@ -104,6 +104,14 @@ def heard(seen: Observation, node: NodeName) -> float | None:
     return head.heard.get(node) if head else None
 
 
+def missed_for(seen: Observation, node: NodeName, *, quiet: float, head: NodeName | None) -> float:
+    """Return for how long every witness that can say since when has missed a node that we have not seen (s)."""
+    if node == head:
+        return min([quiet, *_unheard(seen).values()])
+    unheard = heard(seen, node)
+    return quiet if unheard is None else min(quiet, unheard)
+
+
 def self_stopped(seen: Observation, node: NodeName, head: HeadPlace) -> str | None:
     """Return the proof that the agent of a node, or of the head on it, has stopped itself; None without one."""
     return head_expired(seen, head) if node == head.node else expired(seen, node)
@@ -121,14 +129,15 @@ def head_expired(seen: Observation, head: HeadPlace) -> str | None:
     """Return the proof that the head's agent has stopped itself; None without one.
 
     The head's agent stops when it hears less than half of the nodes that it heard within `POPULATION_S`. So more than
-    half must miss it, each for `EXPIRED_S`, and all of them within one such span; all others count for the head, but
-    for those that were out of that span. A node that is refused misses it too, where nothing outlives the head's agent.
+    half must miss it, each for `HEAD_EXPIRED_S`, and all of them within one such span; all others count for the head,
+    but for those that were out of that span. A node that is refused misses it too, where nothing outlives the head's
+    agent.
     """
     votes = _unheard(seen) if head.bound else _votes(seen)
     silences = sorted(votes.values())
     everybody = {*head.leased, *votes} | ({head.node} if head.node is not None else set())
-    for start in silences[bisect_left(silences, EXPIRED_S) :]:
-        missing = bisect_left(silences, start + POPULATION_S - EXPIRED_S) - bisect_left(silences, start)
+    for start in silences[bisect_left(silences, HEAD_EXPIRED_S) :]:
+        missing = bisect_left(silences, start + POPULATION_S - HEAD_EXPIRED_S) - bisect_left(silences, start)
         out = len(silences) - bisect_left(silences, start + POPULATION_S)
         if missing * 2 > len(everybody) - out:
             return f"{SELF_FENCED}: no answer to {count(missing, 'peer')} for {start:.0f} s"

@@ -2,8 +2,9 @@
 
 from launcher.core.control import drain_notice, fencing, shared_fault, spares
 from launcher.core.control.blame.slow_node import fail_slow
-from launcher.core.control.conditions import Condition, needed
+from launcher.core.control.conditions import Condition, needed, serves
 from launcher.core.control.liveness import against
+from launcher.core.control.slots.handover import give
 from launcher.core.control.startup import wait_for_node
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import DEAD_IN_RAY_S, JOIN_S, PROVEN_S, SELF_STOP_S
@@ -26,11 +27,25 @@ def replace_nodes(tick: Tick) -> None:
     """
     for member in tick.index.members:
         slot = tick.record.slots[member.name]
+        if _undisturbed(tick, member, slot):
+            continue
         if not _must_leave(tick, slot.node):
             _judge(tick, member, slot)
         if _must_leave(tick, slot.node) and needed(tick, member) not in (Condition.FINISHED, Condition.FAILED):
             _replace(tick, member, slot.node)
         _forget_attempts(tick, member)
+
+
+def _undisturbed(tick: Tick, member: Member, slot: Slot) -> bool:
+    """Whether a slot serves on a node that it keeps, and no timer of either runs: there is nothing to judge."""
+    record, since, node = tick.record, tick.record.since, slot.node
+    if node in tick.leaving or tick.ray.get((member.slot, slot.generation)) is False:
+        return False
+    if node in record.node_attempts or node in since.serving:
+        return False
+    if member.name in since.joining or member.name in since.dead_in_ray:
+        return False
+    return serves(tick, member)
 
 
 def _must_leave(tick: Tick, node: NodeName) -> bool:
@@ -104,7 +119,7 @@ def _fail_silent(tick: Tick, node: NodeName) -> None:
     message = f"NotReady: {fencing.no_contact(tick, node)}"
     if proof is None:
         others = "; ".join(against(tick.seen, node, head=tick.head_node))
-        fencing.power_off(tick, node, f"{message}; {others}" if others else message)
+        fencing.power_off_silent(tick, node, f"{message}; {others}" if others else message)
         return
     if tick.started or node in record.joined:
         record.stopped[node] = proof  # until it is seen again: the end of the run need not wait for it
@@ -119,7 +134,7 @@ def _dead_in_ray(tick: Tick, member: Member, slot: Slot, condition: Condition) -
     It was stopped, or its link was down.
     """
     dead, agent = tick.record.since.dead_in_ray, tick.agent(slot.node)
-    listed = tick.ray.get((member.slot, slot.generation)) is False
+    listed = tick.in_ray(member) is False
     runs = agent is not None and agent.ray.phase is Phase.RUNNING and agent.ray.generation == slot.generation
     if not listed or not runs or condition not in (Condition.SERVING, Condition.JOINING):
         dead.pop(member.name, None)
@@ -143,7 +158,7 @@ def _lose(tick: Tick, member: Member, slot: Slot, message: str, tail: tuple[str,
     if not _cut_off(tick, slot.node):
         tick.blame(slot.node, Evidence(cause=cause, message=f"{message} ({count(times, 'time')})", tail=tail))
     if slot.node not in record.failed_nodes:
-        tick.give(member, slot.node)
+        give(tick, member, slot.node)
 
 
 def _cut_off(tick: Tick, node: NodeName) -> bool:

@@ -4,6 +4,7 @@ from typing_extensions import assert_never
 
 from launcher.core.control.drain import ask_move
 from launcher.core.control.liveness import HeadPlace, alive
+from launcher.core.control.slots.handover import give
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import RECOVERED_S
 from launcher.core.model.actions import Reason, Why
@@ -124,4 +125,4 @@ def _readmit(tick: Tick, node: NodeName) -> None:
         member = tick.index.by_name[tick.holders[node]]
         if node in record.requested:
             tick.kill_slot(member, Reason(why=Why.REJOIN, message=f"{node} is used again"))
-        tick.give(member, node)
+        give(tick, member, node)

@@ -8,6 +8,7 @@ from typing_extensions import assert_never
 from launcher.core.control import fencing, reservation, slice_count
 from launcher.core.control.conditions import rank_report
 from launcher.core.control.drain import moved
+from launcher.core.control.slots.spare_raylets import current
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import ALLOT_WAIT_S, LONGEST_WAIT_S, TRIES
 from launcher.core.model.action_key import key_of
@@ -20,6 +21,7 @@ from launcher.core.model.actions import (
     Join,
     Kill,
     Move,
+    Park,
     PowerOff,
     Prepare,
     Release,
@@ -101,7 +103,7 @@ def _succeeded(tick: Tick, action: Action, answer: Answer) -> None:
             record.head_starts = tick.retry_after(record.head_starts)
         case AddSpare():  # if the node turns out to be of no use, the next one is not asked for at once
             tick.back_off(key_of(action), ALLOT_WAIT_S)
-        case Prepare() | Join() | Reserve() | Start() | Release() | Resize() | ReturnSpare():
+        case Prepare() | Join() | Park() | Reserve() | Start() | Release() | Resize() | ReturnSpare():
             pass  # their effect is observed
         case _:
             assert_never(action)
@@ -118,10 +120,10 @@ def _failed(tick: Tick, action: Action, answer: Answer) -> None:
         case Acquire() | Prepare():
             if answer.lasting:
                 tick.fail_node(action.node, evidence)
-            elif tick.sees(action.node):  # a node out of sight is judged by its silence
+            elif tick.sees(action.node) and _charged(tick, action):  # one out of sight is judged by its silence
                 tick.blame(action.node, evidence)
         case Join():
-            if tick.sees(action.slot.node):
+            if tick.sees(action.slot.node) and action.slot.node in tick.holders:
                 tick.blame(action.slot.node, evidence)
         case StartHead() if tick.started:  # running ranks do not need a head
             tick.record.head_starts = tick.retry_after(tick.record.head_starts)
@@ -144,10 +146,15 @@ def _failed(tick: Tick, action: Action, answer: Answer) -> None:
             slice_count.apply_growth(tick, claimed=False)
         case AddSpare():
             tick.retries[key_of(action)] = replace(retry, message=answer.message or "no node is free")
-        case Announce() | Signal() | Release() | PowerOff() | Resize() | ReturnSpare():
+        case Announce() | Park() | Signal() | Release() | PowerOff() | Resize() | ReturnSpare():
             pass  # tried again until it succeeds
         case _:
             assert_never(action)
+
+
+def _charged(tick: Tick, action: Acquire | Prepare) -> bool:
+    """Whether a failed try counts against a node: not where a spare is prepared that nobody needs yet."""
+    return isinstance(action, Acquire) or action.node in tick.holders
 
 
 def _fail_unfit(tick: Tick, action: Action, answer: Answer, evidence: Evidence) -> bool:
@@ -183,7 +190,10 @@ def _overtaken(tick: Tick, action: Action) -> bool:
             agent = tick.agent(action.node)
             return agent is not None and agent.setup.phase in (Phase.RUNNING, Phase.DONE)
         case Join():
-            if tick.record.slots.get(action.slot.member) != action.slot:
+            if action.slot.spare:
+                if not current(tick, action.slot):
+                    return True
+            elif tick.record.slots.get(action.slot.member) != action.slot:
                 return True
             ray = agent.ray if (agent := tick.agent(action.slot.node)) else Step()
             return ray.phase is Phase.RUNNING and ray.generation == action.slot.generation
@@ -200,13 +210,13 @@ def apply_sightings(tick: Tick) -> None:
     """
     record = tick.record
     returned = {name for name in record.since.unseen if tick.sees(name)}
-    for name, view in tick.seen.nodes.items():
-        if isinstance(view, Unseen):
-            tick.lasted(record.since.unseen, name)
-            continue
+    for name in (*returned, *(name for name in record.stopped if tick.sees(name))):
         record.since.unseen.pop(name, None)
         record.stopped.pop(name, None)
-        if view.agent is not None and name in record.requested:
+    for name, view in tick.seen.nodes.items():
+        if isinstance(view, Unseen):
+            record.since.unseen.setdefault(name, tick.seen.at - view.silent)
+        elif view.agent is not None and name not in record.leased and name in record.requested:
             record.leased.add(name)
     if isinstance(tick.seen.head, Unseen):
         tick.lasted(record.since.run, RunTimer.HEAD_UNSEEN)
@@ -223,8 +233,8 @@ def apply_sightings(tick: Tick) -> None:
 def _note_exits(tick: Tick) -> None:
     exits = tick.record.exits
     for member in tick.index.members:
-        rank = rank_report(tick, member)
-        if member.name in exits or tick.gang_of(member).broken or rank is None or rank.running:
+        rank = None if member.name in exits else rank_report(tick, member)
+        if rank is None or rank.running or tick.gang_of(member).broken:
             continue
         own = rank.member == member.name
         ended = Exit(

@@ -21,6 +21,7 @@ from launcher.core.control.receipts import apply_receipts, apply_sightings
 from launcher.core.control.reservation import reserve_slices
 from launcher.core.control.shared_fault import find_shared_fault
 from launcher.core.control.slice_count import grow
+from launcher.core.control.slots.spare_raylets import start_spares
 from launcher.core.control.spares import check_spares, return_surplus
 from launcher.core.control.startup import acquire_leases, bring_up
 from launcher.core.control.state import Tick
@@ -73,6 +74,7 @@ STAGES: tuple[tuple[Stage, When], ...] = (
     (bring_up, When.LEASED),  # prepare, join
     (reserve_slices, When.LEASED),  # reserve, verify
     (start_gangs, When.LEASED),
+    (start_spares, When.LEASED),  # prepare, join, park
     (grow, When.LEASED),  # more slices, once every rank has run for a while beside free nodes
     (tear_down, When.ENDING),
 )

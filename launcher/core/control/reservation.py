@@ -17,12 +17,15 @@ from launcher.core.model.actions import Reason, Reserve, Unreserve, Verify, Why
 from launcher.core.model.observation import GroupReport, GroupState, Head
 from launcher.core.model.placement import Slice, group_of
 from launcher.core.model.receipt import Bundle
+from launcher.core.model.run import is_spare, spare_label
 
 _UP = (Condition.READY, Condition.SERVING, Condition.FINISHED)
 
 
 def reserve_slices(tick: Tick) -> None:
     """Reserve each slice whose slots are all up, and verify it before ranks start.
+
+    What holds a spare that has a slot now, or is gone, is removed.
 
     Reads `conditions`, the head. Writes `record.verified`, `stale`, `misplaced`, `regrouped`, the timers of placing;
     `actions`; for a slice that Ray places nowhere all that `begin_cluster` changes.
@@ -39,7 +42,12 @@ def reserve_slices(tick: Tick) -> None:
             _verify_nodes(tick, part, domains)
         else:
             _reserve(tick, part, groups.get(part.key))
+    held = {spare_label(generation) for generation in tick.record.spares.values()}
     for group in groups.values() if tick.head() is not None else ():
+        if is_spare(group.slice):
+            if group.slice not in held and group.state is not GroupState.REMOVED:
+                _remove(tick, group.slice, Why.REPLACE, f"no spare is held by {group.slice} any more")
+            continue
         if group_of(group.slice) not in ours:
             continue  # a driver makes groups of its own, which may have no name
         if group.slice not in tick.index.slices and group.state is not GroupState.REMOVED:
@@ -48,10 +56,12 @@ def reserve_slices(tick: Tick) -> None:
 
 def _ready(tick: Tick, part: Slice) -> bool:
     members = tick.index.by_slice[part.key]
-    if any(needed(tick, member) not in _UP for member in members):
-        return False
-    # Ray would never have a slice in one place that is only on its way there.
-    return all(at_home(tick, member) or needed(tick, member) is Condition.FINISHED for member in members)
+    for member in members:
+        found = needed(tick, member)
+        # Ray would never have a slice in one place that is only on its way there.
+        if found not in _UP or (found is not Condition.FINISHED and not at_home(tick, member)):
+            return False
+    return True
 
 
 def _domains(head: Head) -> dict[tuple[str, int], str | None]:
@@ -66,7 +76,8 @@ def _verify_nodes(tick: Tick, part: Slice, domains: Mapping[tuple[str, int], str
     """
     record, slots = tick.record, tick.record.slots
     record.stale.discard(part.key)
-    raylets = [(member.slot, slots[member.name].generation) for member in tick.index.by_slice[part.key]]
+    members = tick.index.by_slice[part.key]
+    raylets = [(slots[one.name].label(one), slots[one.name].generation) for one in members]
     if all(one in domains and part.domain in (None, domains[one]) for one in raylets):
         record.verified[part.key] = _generations(tick, part)
     else:
@@ -75,13 +86,16 @@ def _verify_nodes(tick: Tick, part: Slice, domains: Mapping[tuple[str, int], str
 
 def _reserve(tick: Tick, part: Slice, group: GroupReport | None) -> None:
     record, removed = tick.record, group is None or group.state is GroupState.REMOVED
+    if tick.in_flight.has(ActionKey("reserve", slice=part.key)):
+        return  # by its labels of then: whether they are those of now is seen once the group is there
     if part.key in record.stale and not removed:
-        _remove(tick, part.key, Why.RELOCATE, f"{part.key} has moved{part.to_place}")
+        tick.do(Unreserve(reason=_why_stale(tick, part), slice=part.key))
         return
     record.stale.discard(part.key)
     if group is None or removed:
         record.verified.pop(part.key, None)  # what Ray answered was about another group
-        tick.do(Reserve(reason=why_start(tick, tick.index.by_slice[part.key][0]), slice=part.key))
+        reason = why_start(tick, tick.index.by_slice[part.key][0])
+        tick.do(Reserve(reason=reason, slice=part.key, labels=_labels(tick, part)))
     elif group.state is GroupState.CREATED:
         record.since.placing.pop(part.key, None)
         record.regrouped.pop(part.key, None)
@@ -91,9 +105,19 @@ def _reserve(tick: Tick, part: Slice, group: GroupReport | None) -> None:
         _hasten(tick, part, group)
 
 
+def _why_stale(tick: Tick, part: Slice) -> Reason:
+    """Return why a slice's placement group is of no use: what ended the attempt of a rank there, or its move."""
+    ended = (tick.gang_of(member).broken for member in tick.index.by_slice[part.key])
+    moved = Reason(why=Why.RELOCATE, message=f"{part.key} has moved{part.to_place}")
+    return next((reason for reason in ended if reason is not None), moved)
+
+
 def _verify(tick: Tick, part: Slice, group: GroupReport) -> None:
-    """Ask Ray where the bundles are; remove a group outside the slice's domain."""
+    """Ask Ray where the bundles are; remove a group outside the slice's domain, or for other raylets than its own."""
     outside = any(part.domain is not None and bundle.domain not in (None, part.domain) for bundle in group.bundles)
+    labels = _labels(tick, part)
+    # A group for fewer bundles than the slice has slots, or on a raylet of another label, never becomes right.
+    outside = outside or any(bundle.slot not in (None, *labels[bundle.index :][:1]) for bundle in group.bundles)
     wrong = tick.record.misplaced.get(part.key)
     if outside or (wrong and wrong.count >= TRIES):
         tick.record.misplaced.pop(part.key, None)
@@ -128,7 +152,7 @@ def _placed_right(tick: Tick, part: Slice, bundles: Sequence[Bundle]) -> bool:
     found, members = {bundle.index: bundle for bundle in bundles}, tick.index.by_slice[part.key]
     return len(found) == len(members) and all(
         (bundle := found.get(member.slice_rank)) is not None
-        and bundle.slot == member.slot
+        and bundle.slot == tick.record.slots[member.name].label(member)
         and bundle.generation == tick.record.slots[member.name].generation
         and (part.domain is None or bundle.domain == part.domain)
         for member in members
@@ -163,6 +187,10 @@ def _hasten(tick: Tick, part: Slice, group: GroupReport) -> None:
 def is_verified(tick: Tick, part: Slice) -> bool:
     """Whether Ray has every bundle of a slice on the present node of its slot."""
     return tick.record.verified.get(part.key) == _generations(tick, part)
+
+
+def _labels(tick: Tick, part: Slice) -> tuple[str, ...]:
+    return tuple(tick.record.slots[member.name].label(member) for member in tick.index.by_slice[part.key])
 
 
 def _generations(tick: Tick, part: Slice) -> tuple[int, ...]:

@@ -5,6 +5,8 @@ from dataclasses import replace
 
 from launcher.core.control import slice_count
 from launcher.core.control.conditions import Condition
+from launcher.core.control.slots.handover import give
+from launcher.core.control.slots.spare_raylets import raylet_of
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import CONNECT_S, EXPIRED_S, TRIES
 from launcher.core.model.action_key import ActionKey, key_of
@@ -60,7 +62,8 @@ def _give_up_unreached(tick: Tick, name: NodeName) -> None:
 def free(tick: Tick, member: Member) -> list[NodeName]:
     """Return the nodes that can take a slot now, the best first.
 
-    Those of its slice come first, then spares of slices that share their spares with it.
+    Those in sight come first, and of them those whose raylet is up; then those of its slice, then spares of slices that
+    share their spares with it.
     """
     part = tick.index.home(member)
     shared = (name for other in tick.index.pool(part) if other.key != part.key for name in other.spares)
@@ -69,7 +72,7 @@ def free(tick: Tick, member: Member) -> list[NodeName]:
     usable = [name for name in unused if not any(name in names for names in left_out) and not goes_back(tick, name)]
     # A node out of sight for a moment may be waited for; one that stays so is of no use.
     usable = [name for name in usable if tick.sees(name) or tick.quiet(name) < EXPIRED_S]
-    return sorted(usable, key=lambda name: not tick.sees(name))
+    return sorted(usable, key=lambda name: (not tick.sees(name), raylet_of(tick, name) is None))
 
 
 def return_surplus(tick: Tick) -> None:
@@ -162,7 +165,7 @@ def replace_node(tick: Tick, member: Member, why: Why, message: str, evidence: E
         tick.record.stale.update(one.slice_key for one in tick.index.colocated(member))
     part = tick.index.home(member)
     tick.retries.pop(ActionKey("add_spare", slice=part.key), None)
-    tick.give(member, new)
+    give(tick, member, new, raylet_of(tick, new))
 
 
 def _without_spare(tick: Tick, member: Member, evidence: Evidence) -> None:

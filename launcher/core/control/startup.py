@@ -2,6 +2,7 @@
 
 from launcher.core.control import spares
 from launcher.core.control.conditions import Condition, needed
+from launcher.core.control.slots.spare_raylets import other_raylet, raylet_kill
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import CONNECT_S, EXPIRED_S, PATIENCE_S
 from launcher.core.model.actions import Acquire, Join, Prepare, Reason, Release, Why
@@ -25,10 +26,11 @@ def acquire_leases(tick: Tick) -> None:
     `record.requested`; `actions`.
     """
     record, spare = tick.record, tick.seen.drained.keys() - tick.holders.keys()
+    returning = tick.in_flight.any("return_spare") or any(key.kind == "return_spare" for key in tick.actions)
     wanted = [
         name
         for name in tick.index.slice_of
-        if name not in record.failed_nodes and name not in spare and not spares.goes_back(tick, name)
+        if name not in record.failed_nodes and name not in spare and not (returning and spares.goes_back(tick, name))
     ]
     fenced = {kill.node for kill in tick.kills.values()}
     for name in wanted:
@@ -52,19 +54,27 @@ def _was_leased(tick: Tick, name: NodeName) -> bool:
 def bring_up(tick: Tick) -> None:
     """Prepare each leased node that has a slot, and join it to Ray once prepared.
 
-    Reads `conditions`, the head. Writes `record.joined`; `actions`.
+    A raylet that the node still runs, as a spare or for another slot, is killed first.
+
+    Reads `conditions`, the head. Writes `record.joined`, `kills`; `actions`.
     """
     for member in tick.index.members:
+        found = needed(tick, member)
+        if found not in (Condition.LEASED, Condition.PREPARED):
+            continue  # done, under way, or decided elsewhere
         # Colocated members need the same of their node: it is done once, in the name of the node's owner.
         slot = tick.record.slots[tick.index.node_owner(member).name]
-        match needed(tick, member):
+        match found:
             case Condition.LEASED:
                 tick.do(Prepare(reason=why_start(tick, member), node=slot.node, member=slot.member))
+            case Condition.PREPARED if (stray := other_raylet(tick, slot.node, slot.generation)) is not None:
+                message = f"{slot.node} runs the raylet of generation {stray}"
+                tick.kill(raylet_kill(tick, member, slot.node, stray, Reason(why=Why.REJOIN, message=message)))
             case Condition.PREPARED if tick.head_begun():
                 tick.record.joined.add(slot.node)
                 tick.do(Join(reason=why_start(tick, member), slot=slot))
             case _:
-                pass  # done, under way, or decided elsewhere
+                pass  # the head has not begun
 
 
 def why_start(tick: Tick, member: Member) -> Reason:

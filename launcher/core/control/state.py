@@ -32,8 +32,8 @@ class Tick:
     Changed: `record`, a copy of the stored record, with its `kills` and `retries` by key; `holders`, the member whose
     slot a node holds; `started`, whether a rank was ever started.
     Found for later stages: `leaving`, nodes whose slots have to go to other nodes now; `awaited`, silent nodes that a
-    launch waits for; `head_moved`, whether the head's machine is another than the one seen; `conditions` of all slots,
-    once they are fixed; `leases_complete`, whether every node that the run needs is leased.
+    launch waits for; `head_moved`, whether the head's machine is another than the one seen; `served`, slots whose rank
+    is known to run; `conditions` of all slots, once fixed; `leases_complete`: all nodes that the run needs are leased.
     Found for the caller: `actions`; `doubted`, nodes whose health has to be asked now; `hold_reason`, why the run is on
     hold; `notes` for people; `tail`, the last lines of a failed rank; `wake_at`, when to look again (s).
     """
@@ -57,6 +57,7 @@ class Tick:
         self.leaving: set[NodeName] = set()
         self.awaited: set[NodeName] = set()
         self.head_moved = False
+        self.served: dict[MemberName, Slot] = {}
         self.conditions: dict[MemberName, Condition] = {}
         self.leases_complete = False
         self.actions: dict[ActionKey, Action] = {}
@@ -66,7 +67,7 @@ class Tick:
         self.tail: tuple[str, ...] = ()
         self.wake_at = float("inf")
         self._fencing = Counter(kill.node for kill in self.kills.values() if kill.level is not Level.RANK)
-        self._newest = max((slot.generation for slot in slots.values()), default=0)
+        self.record.newest_generation = max(self.record.newest_generation, *(one.generation for one in slots.values()))
         self._idle: dict[str, tuple[NodeName, ...]] = {}
         self._just_silent: dict[RackName, tuple[NodeName, ...]] = {}
         self._starting = set(self._to_start())
@@ -126,9 +127,13 @@ class Tick:
     def silence(self, node: NodeName) -> Silence:
         """Return what the witnesses say of a node out of sight."""
         owner = self.index.by_name[self.holders[node]] if node in self.holders else None
-        in_ray = self.ray.get((owner.slot, self.record.slots[owner.name].generation)) if owner else None
+        in_ray = self.in_ray(owner) if owner else None
         head = HeadPlace.of(self.head_node, self.record, self.index)
         return silence(self.seen, node, quiet=self.quiet(node), head=head, in_ray=in_ray)
+
+    def in_ray(self, member: Member) -> bool | None:
+        """Whether Ray lists the raylet of a slot as alive; None where Ray does not list it."""
+        return self.ray.get(((slot := self.record.slots[member.name]).label(member), slot.generation))
 
     def just_silent(self, rack: RackName) -> Sequence[NodeName]:
         """Return the nodes of a rack that have only just fallen silent."""
@@ -211,7 +216,7 @@ class Tick:
 
     def fencing(self, node: NodeName) -> bool:
         """Whether a kill of more than ranks is decided on a node and has no receipt."""
-        return self._fencing[node] > 0
+        return bool(self._fencing) and self._fencing[node] > 0
 
     def drop_kill(self, key: ActionKey) -> None:
         """Drop a kill that has its receipt, or that has nothing left to kill."""
@@ -246,23 +251,19 @@ class Tick:
             if attempts > self.index.node_attempts(node):
                 self.fail_node(node, evidence)
 
-    def give(self, member: Member, node: NodeName) -> None:
-        """Give a slot and those colocated with it to a node, or to their own anew.
+    def new_generation(self, after: int | None = None) -> int:
+        """Return a generation that no raylet has had; `after` one of a slot that stays, the next of that slot."""
+        found = (self.record.newest_generation if after is None else after) + 1
+        self.record.newest_generation = max(self.record.newest_generation, found)
+        return found
 
-        The generation is higher than that of any slot: the node may have run a raylet of another slot.
-        """
-        slot, owner, since = self.record.slots[member.name], self.index.node_owner(member), self.record.since
-        generation = (slot.generation if node == slot.node else self._newest) + 1
-        self._newest = max(self._newest, generation)
-        if self.holders.get(slot.node) == owner.name:
-            del self.holders[slot.node]
-        self.holders[node] = owner.name
-        for moved in {slot.node, node} & self.index.slice_of.keys():
+    def hold_at(self, node: NodeName, owner: MemberName, before: NodeName) -> None:
+        """Note that a slot has moved to a node from the one `before`, or stays."""
+        if self.holders.get(before) == owner:
+            del self.holders[before]
+        self.holders[node] = owner
+        for moved in {before, node} & self.index.slice_of.keys():
             self._idle.pop(self.index.slice_of[moved].key, None)
-        for one in self.index.colocated(member):
-            since.joining.pop(one.name, None)
-            since.dead_in_ray.pop(one.name, None)
-            self.record.slots[one.name] = Slot(member=one.name, node=node, generation=generation)
 
     def break_gang(self, name: GangName, reason: Reason, *, spend: bool = False) -> None:
         """End the attempt of a gang and kill its ranks; `spend` counts a restart."""
@@ -295,6 +296,5 @@ class Tick:
 
     def finished_record(self) -> Record:
         """Return the record as the stages have left it."""
-        self.record.kills = list(self.kills.values())
-        self.record.retries = list(self.retries.items())
+        self.record.kills, self.record.retries = list(self.kills.values()), list(self.retries.items())
         return self.record

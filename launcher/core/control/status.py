@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from itertools import zip_longest
 
 from launcher.core.control.conditions import Condition
 from launcher.core.control.reconcile import Decision
@@ -124,15 +125,19 @@ def summarise(
     drained: Collection[NodeName] = (),
     wall: float | None = None,
     dashboard: int | None = None,
+    before: RunStatus | None = None,
 ) -> RunStatus:
     """Return the status of a run after a tick.
 
     `drained` are nodes that must not be used now. `wall` is the time of day on the nodes, None for `observed_at`.
     `dashboard` is the port of Ray's dashboard on the head, 0 for none, None while that is unknown.
 
+    Ranks of which `before` says the same are taken from it: most of thousands stay as they are.
+
     A spare is any node that can take a slot, also a node that lost its slot and has recovered.
     """
     record, index = decision.record, index_of(run)
+    ranks = before.ranks if before is not None else ()
     holders = {slot.node for slot in record.slots.values()}
     unused = tuple(
         SpareStatus(slice=part.key, node=name, rack=index.nodes[name].rack)
@@ -150,7 +155,8 @@ def summarise(
         observed_at=observed_at,
         inventory=run.fleet.name,
         ranks=tuple(
-            _rank(member, index.nodes[record.slots[member.name].node], decision, record) for member in index.members
+            _rank(member, index.nodes[record.slots[member.name].node], decision, known)
+            for member, known in zip_longest(index.members, ranks[: len(index.members)])
         ),
         spares=tuple(one for one in unused if one.node not in drained),
         drained=tuple(one for one in unused if one.node in drained),
@@ -185,11 +191,17 @@ def _group_slices(run: Run, record: Record) -> Iterator[GroupSlices]:
             )
 
 
-def _rank(member: Member, node: Node, decision: Decision, record: Record) -> RankStatus:
-    condition = decision.conditions[member.name]
+def _rank(member: Member, node: Node, decision: Decision, known: RankStatus | None) -> RankStatus:
+    record, condition = decision.record, decision.conditions[member.name]
     ended, evidence = record.exits.get(member.name), record.failed_nodes.get(node.name)
     # A node that could not be prepared is not lost: it answers, and its setup failed.
     unprepared = evidence is not None and evidence.cause is Cause.PROVISION and not evidence.mends
+    state = RankState.FAILED if unprepared else _state(node, condition, record)
+    code, ready = ended.code if ended else None, decision.ready.get(member.name)
+    if known is not None and known.state is state and known.exit_code == code and known.ready is ready:
+        same_rank = (known.group, known.rank, known.slice) == (member.group, member.rank, member.slice)
+        if same_rank and (known.node, known.rack, known.domain) == (node.name, node.rack, node.domain):
+            return known
     return RankStatus(
         group=member.group,
         slice=member.slice,
@@ -197,9 +209,9 @@ def _rank(member: Member, node: Node, decision: Decision, record: Record) -> Ran
         node=node.name,
         rack=node.rack,
         domain=node.domain,
-        state=RankState.FAILED if unprepared else _state(node, condition, record),
-        exit_code=ended.code if ended else None,
-        ready=decision.ready.get(member.name),
+        state=state,
+        exit_code=code,
+        ready=ready,
     )
 
 

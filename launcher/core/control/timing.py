@@ -6,15 +6,29 @@ Why the limits fit together, in the order in which they matter for a node that s
 
 * We look every `STEADY_S`, or `BUSY_S` while something is under way. People are told of a lost view after `BLINK_S` <
   `WITNESS_S`: no message appears for a lost packet, and one appears before anything is done.
-* The node's own agent kills its ranks and its Ray `SELF_STOP_S` after the head last answered it. We count on that at
-  `EXPIRED_S`: `MARGIN_S` later, which covers one period of the heartbeat, the kill, and clocks that run apart.
-  `launcher/runtime/heartbeat.py` argues this from the node's side; `transport` gives it `SELF_STOP_S` and
-  `POPULATION_S`, so that there is one number.
+* The node's own agent kills its ranks and its Ray `SELF_STOP_S` after the head last answered it. Ten seconds of silence
+  have to cost nothing: a node that is cut off tries a new connection each `heartbeat.CONNECT_S`, so that it is answered
+  within a second after them. That leaves a second for an agent that waits for its turn on a busy machine; without
+  silence it may wait for all of `SELF_STOP_S`.
+* We count on its end at `EXPIRED_S`: `MARGIN_S` later. The head heard a heartbeat after the node sent it, so its count
+  begins no earlier than the node's: the margin is for the kill, and for clocks that run apart (7 ms). The agent's own
+  check is late by `heartbeat.LEAST_S`; an agent that is stopped is replaced by the parents of its ranks, each of which
+  is late by `rank.LATE_S`, and by `rank.LOOK_S` more where the deadline was drawn nearer just now.
+* The head is given up at `HEAD_EXPIRED_S`: `HEAD_MARGIN_S` after `SELF_STOP_S`. There the counts begin the other way
+  round: the head may have heard one heartbeat whose reply was lost (`PERIOD_S` + `REPLY_S` after the last one that was
+  answered). It finds out within `heartbeat_server.ROUND_S`, ranks beside it are told one `PERIOD_S` later, and what is
+  left is for the kill. `launcher/runtime/heartbeat.py` argues both from the node's side; `transport` gives it
+  `SELF_STOP_S` and `POPULATION_S`, so that there is one number.
 * A witness counts at `WITNESS_S` < `SELF_STOP_S`: by the time a node may have stopped itself it is known who misses it.
+* Power is cut at `POWER_OFF_S` > `WITNESS_S`, and no earlier: ten seconds of silence have to cost nothing. It needs two
+  witnesses, and each that can say since when has to have missed the node for so long. It spares the wait for
+  `EXPIRED_S` alone if it takes less than the rest of it.
+* Ray itself drops a silent raylet after 14 to 15 s (`setup/ray.environment`), so after ten seconds of silence and
+  about when the node is given up.
 * A failed gang waits `SILENCE_S` > `EXPIRED_S` for news of a silent node: long enough for the proof that it stopped.
   Only after that, at `UNPROVEN_S`, a person is asked to confirm.
-* The head is lost when more than half of its peers missed it for `EXPIRED_S` within one `POPULATION_S`, so that
-  `POPULATION_S` has to be more than twice `EXPIRED_S`.
+* The head is lost when more than half of its peers missed it for `HEAD_EXPIRED_S` within one `POPULATION_S`, so that
+  `POPULATION_S` has to be more than twice `HEAD_EXPIRED_S`.
 * Before any rank ran, waiting costs nothing but time. A node that a spare can replace is given up at `CONNECT_S`, after
   `EXPIRED_S`, so that it cannot come back with a lease of this run; any other at `PATIENCE_S`.
 * Retries wait 1, 2, 4, 8, ... s up to `LONGEST_WAIT_S`: `TRIES` take 15 s. Kills that fail are shown to people
@@ -22,15 +36,19 @@ Why the limits fit together, in the order in which they matter for a node that s
 """
 
 # Heartbeats. Twins on the node: `heartbeat.PERIOD_S` and `heartbeat.REPLY_S` (0.5 s, 1 s), `rank.LOOK_S` (1 s).
-SELF_STOP_S = 15.0
+SELF_STOP_S = 12.0
 """An agent that the head's machine has not answered for so long kills its ranks and its Ray (suspension included).
 
 An agent keeps the number it was started with. If you lower it, `EXPIRED_S` would count an agent of the version before
 as stopped too early: raise `runtime/protocol.PROTOCOL` with it, so that such an agent is not reused."""
-MARGIN_S = 3.0
-"""How much longer we wait than that: an agent looks each second, and clocks of machines run a little apart."""
+MARGIN_S = 2.0
+"""How much longer we wait than that for a node: a kill takes a moment, and clocks of machines run a little apart."""
 EXPIRED_S = SELF_STOP_S + MARGIN_S
 """After so long without a heartbeat a node is proven to run nothing of the run."""
+HEAD_MARGIN_S = 3.0
+"""The same for the head, which may have heard one heartbeat more than its peers know of."""
+HEAD_EXPIRED_S = SELF_STOP_S + HEAD_MARGIN_S
+"""After so long without an answer to most of its peers the head is proven to run nothing of the run."""
 ABANDONED_S = 600.0
 """An agent that has stopped its node, and that no launcher has asked for so long, ends and releases the lease: nobody
 could do it otherwise, if the run has ended meanwhile. Longer than a switch takes to restart (`PATIENCE_S`), so that a
@@ -39,6 +57,8 @@ POPULATION_S = 60.0
 """The head's agent counts on nodes that it heard within so long; with less than half of them it stops itself."""
 WITNESS_S = 8.0
 """How long a witness (we, the head, a peer) must have missed a node before it counts as a witness."""
+POWER_OFF_S = 10.0
+"""How long every witness that knows since when must have missed a node before its power is cut (`fence_command`)."""
 UNPROVEN_S = 40.0
 """How long a node may be silent without proof that it stopped, before a person is asked to confirm it."""
 
@@ -49,7 +69,7 @@ that an operator confirmed dead, and with `on_no_spare: fail`."""
 PATIENCE_S = 300.0
 """How long a launch waits for a node that nothing can replace: longer than a switch takes to restart."""
 JOIN_S = 90.0
-"""How long a live raylet may be missing in Ray's table: `ray start` gives up after 30 s, and Ray needs up to 18 s to
+"""How long a live raylet may be missing in Ray's table: `ray start` gives up after 30 s, and Ray needs up to 15 s to
 notice that a silent raylet is gone. Counted only while the head answers. (`ray_start.HEAD_S` bounds the other wait.)"""
 PLACE_S = 10.0
 """How long Ray may take to place a group whose slots are all alive; measured: milliseconds."""

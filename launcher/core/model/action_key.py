@@ -16,6 +16,7 @@ from launcher.core.model.actions import (
     Kill,
     Level,
     Move,
+    Park,
     PowerOff,
     Prepare,
     Release,
@@ -38,6 +39,7 @@ ActionKind: TypeAlias = Literal[
     "prepare",
     "start_head",
     "join",
+    "park",
     "reserve",
     "unreserve",
     "verify",
@@ -99,6 +101,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "prepare": ("node",),
     "start_head": (),
     "join": ("node",),
+    "park": ("node",),
     "reserve": ("slice",),
     "unreserve": ("slice",),
     "verify": ("slice",),
@@ -153,7 +156,7 @@ def key_of(action: Action) -> ActionKey:
             return ActionKey(action.kind, node=action.node)
         case StartHead():
             return ActionKey(action.kind, attempt=action.cluster or None)
-        case Join() | Announce():
+        case Join() | Park() | Announce():
             return ActionKey(action.kind, node=action.slot.node, generation=action.slot.generation)
         case Reserve() | Unreserve() | Verify() | AddSpare() | Relocate():
             return ActionKey(action.kind, slice=action.slice)

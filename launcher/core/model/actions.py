@@ -83,7 +83,7 @@ class StartHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """Start the raylet of a slot on its node, labelled with slot and topology levels."""
+    """Start the raylet of a slot, or of a spare, on its node, labelled with slot and topology levels."""
 
     reason: Reason
     slot: Slot
@@ -91,17 +91,30 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Park:
+    """Hold the raylet of a spare: a placement group takes all of its CPUs and GPUs, so that nothing runs there."""
+
+    reason: Reason
+    slot: Slot
+    kind: Literal["park"] = "park"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
-    """Create a slice's placement group: a bundle per slot, pinned to slot and domain."""
+    """Create a slice's placement group: a bundle per slot, pinned to the label of its raylet and to the domain.
+
+    `labels` are those of the raylets in rank order; without any, those that slots give.
+    """
 
     reason: Reason
     slice: str
+    labels: tuple[str, ...] = field(default=(), compare=False)
     kind: Literal["reserve"] = "reserve"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreserve:
-    """Remove the placement group of a slice from Ray."""
+    """Remove the placement group of a slice, or the one that holds a spare, from Ray."""
 
     reason: Reason
     slice: str
@@ -250,6 +263,7 @@ NodeAction: TypeAlias = (
     | Prepare
     | StartHead
     | Join
+    | Park
     | Reserve
     | Unreserve
     | Verify

@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+from functools import lru_cache
 
 _BRACKETS = re.compile(r"\[(.*)\](?::[0-9]{1,5})?")
 
@@ -33,8 +34,11 @@ def endpoint(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ip and ip.version == 6 else f"{address}:{port}"
 
 
+@lru_cache(maxsize=1 << 16)  # each address of an inventory is read for several facts
 def read_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """Return a text as an IP address; None for a name."""
+    if ":" not in text and not text.replace(".", "").isdigit():
+        return None  # most are names, and it takes long to find out why one is no address
     try:
         return ipaddress.ip_address(text)
     except ValueError:

@@ -190,11 +190,11 @@ class Inventory:
         nodes = tuple(node for node in self.nodes if node.name in ours)
         wanted = {node.domain for node in nodes if node.domain and node.gpu_driver is not GpuDriver.NONE}
         by_tray = sorted(enumerate(self.nodes), key=lambda item: (item[1].rack, _tray(item[1], item[0])))
-        domains = {
-            domain: tuple(node.access.address for _, node in by_tray if node.domain == domain)
-            for domain in sorted(wanted)
-        }
-        return replace(self, nodes=nodes, domains=domains)
+        addresses: dict[str, list[str]] = {domain: [] for domain in sorted(wanted)}
+        for _, node in by_tray:
+            if node.domain in addresses:
+                addresses[node.domain].append(node.access.address)
+        return replace(self, nodes=nodes, domains={domain: tuple(found) for domain, found in addresses.items()})
 
 
 def _tray(node: Node, place: int) -> tuple[int, int]:

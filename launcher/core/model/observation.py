@@ -162,12 +162,14 @@ class Refusal(Enum):
 class Unseen:
     """We could not reach a machine; `message` says why, `refusal` where the machine itself keeps us out.
 
-    `odd`: it answered, but not as an agent does. Never a reason to act by itself.
+    `odd`: it answered, but not as an agent does. `silent` is for how long it has not answered, where it did before (s):
+    a look shows what a node said last for some seconds. Never a reason to act by itself.
     """
 
     message: str
     refusal: Refusal | None = None
     odd: bool = False
+    silent: float = 0.0
 
 
 NodeView: TypeAlias = Seen | Unseen

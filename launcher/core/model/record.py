@@ -3,9 +3,11 @@
 The record is stored in each tick before anything is done.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import TypeVar
+from functools import cache
+from typing import Any, TypeVar
 
 from launcher.core.model.action_key import ActionKey
 from launcher.core.model.actions import Kill, Reason
@@ -180,13 +182,13 @@ class Record:
     Ranks: `exits` are those of the current attempt. `ended` are those of one that was given up, while the rank of a
     node out of sight may have ended with 0 as well; `code` is None of a rank that was killed for it.
 
-    Nodes: `requested` may have a lease of the run, `leased` had one, `joined` may run a raylet. `node_attempts` counts
-    starts on a node that failed, `program_failures` are the newest failures of the program, `slow_ranks` those that
-    are slower than their peers now, `slow_left` those whose node was, or is about to be, left for that. `failed_nodes`
-    are not used any more. `stopped` says why nothing of the run can run on a node out of sight. `excused` has signs
-    that another node caused. `resumed` were named by a shared fault that an operator has lifted. `signalled` are
-    nodes, or gangs on nodes, whose ranks were told to stop. `noticed` are nodes that Ray was told are drained, with
-    the generation of the raylet: Ray cannot take that back.
+    Nodes: `requested` may have a lease of the run, `leased` had one, `joined` may run a raylet, `spares` one of a
+    generation that no slot has yet. `node_attempts` counts starts on a node that failed, `program_failures` are the
+    newest failures of the program, `slow_ranks` those that are slower than their peers now, `slow_left` those whose
+    node was, or is about to be, left for that. `failed_nodes` are not used any more. `stopped` says why nothing of the
+    run can run on a node out of sight. `excused` has signs that another node caused. `resumed` were named by a shared
+    fault that an operator has lifted. `signalled` are nodes, or gangs on nodes, whose ranks were told to stop.
+    `noticed` are nodes that Ray was told are drained, with the generation of the raylet: Ray cannot take that back.
 
     Actions: `kills` are decided and have no receipt `killed` yet; `retries` are actions that failed. `head_starts`
     counts starts of the head since it last answered, `misplaced` wrong places of a slice's bundles in Ray, `regrouped`
@@ -201,10 +203,9 @@ class Record:
     Run: `relocating` are slices that an operator wants elsewhere, `move` those of a plan. `resizing`: no rank starts
     until the run has its new slices. `dropping` is the slice that the run goes on without, once nothing of its attempt
     runs. `shrunk` says for each group with fewer slices than it may have where and why it lost the last one; `grown`
-    counts the growths of a group that failed or did not last. `newest_generation` is the highest generation of slots
-    that are gone.
-    `started_at` is when ranks first started (s since the epoch: unlike a timer, it outlives a boot); `clock_offset` is
-    the time of day minus the loop's clock (s), None before a controller's first look.
+    counts the growths of a group that failed or did not last. `newest_generation` is the highest generation that the
+    run has had. `started_at` is when ranks first started (s since the epoch: unlike a timer, it outlives a
+    boot); `clock_offset` is the time of day minus the loop's clock (s), None before a controller's first look.
     """
 
     receipts_seen: int = 0
@@ -216,6 +217,7 @@ class Record:
     requested: set[NodeName] = field(default_factory=set)
     leased: set[NodeName] = field(default_factory=set)
     joined: set[NodeName] = field(default_factory=set)
+    spares: dict[NodeName, int] = field(default_factory=dict)
     node_attempts: dict[NodeName, int] = field(default_factory=dict)
     program_failures: list[ProgramFailure] = field(default_factory=list)
     slow_ranks: dict[MemberName, SlowRank] = field(default_factory=dict)
@@ -262,7 +264,7 @@ def rebased(record: Record, now: float) -> Record:
     After a boot the clock of the loop starts again, and the time of day says how long the boot took.
     """
     record = record.copy()
-    for name in _names(record.since):
+    for name in _names(Timers):
         timers = getattr(record.since, name)
         timers.update((subject, min(at, now)) for subject, at in timers.items())
     record.retries = [(key, _by(retry, now)) for key, retry in record.retries]
@@ -280,18 +282,19 @@ def _by(retry: Retry, now: float) -> Retry:
 
 def _copy(value: _T) -> _T:
     """Return a copy of a record or its timers, with containers of its own."""
-    parts = {name: getattr(value, name) for name in _names(value)}
-    return type(value)(**{name: _copied(part) for name, part in parts.items()})
+    kind: type = type(value)
+    made: _T = kind(**{name: _copied(getattr(value, name)) for name in _names(kind)})
+    return made
 
 
 def _copied(part: object) -> object:
-    if isinstance(part, Timers):
-        return _copy(part)
-    for kind, mutable in ((dict, dict), ((set, frozenset), set), (list, list)):
-        if isinstance(part, kind):
-            return mutable(part)
-    return part
+    copied = _COPIES.get(type(part))
+    return part if copied is None else copied(part)
 
 
-def _names(value: object) -> tuple[str, ...]:
-    return tuple(one.name for one in fields(value))  # type: ignore[arg-type]  # a record or its timers
+_COPIES: Mapping[type, Callable[[Any], object]] = {dict: dict, set: set, frozenset: set, list: list, Timers: _copy}
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind))

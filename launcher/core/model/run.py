@@ -165,9 +165,31 @@ class Run:
 class Slot:
     """The node that holds a slot.
 
-    `generation` rises with each new node and each new raylet.
+    `generation` rises with each new raylet on a node. `spare`: the raylet was started before the node had the slot, or
+    the node is still a spare; `member` is then the one in whose name it was prepared.
     """
 
     member: MemberName
     node: NodeName
     generation: int = 0
+    spare: bool = False
+
+    def label(self, member: Member) -> str:
+        """Return Ray's label of the raylet (`nvlaunch.io/slot`), given the member of the slot."""
+        return spare_label(self.generation) if self.spare else member.slot
+
+
+_SPARE = "spare."  # no label of a slot has a dot
+
+
+def spare_label(generation: int) -> str:
+    """Return Ray's label of the raylet of a spare, which is also the name of the placement group that holds it.
+
+    It is used once: a raylet keeps its labels when its node gets a slot.
+    """
+    return f"{_SPARE}{generation}"
+
+
+def is_spare(label: str) -> bool:
+    """Whether a label is that of the raylet of a spare."""
+    return label.startswith(_SPARE) and label.removeprefix(_SPARE).isdecimal()

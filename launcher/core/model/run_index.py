@@ -33,6 +33,7 @@ class RunIndex:
         self.slice_of: dict[NodeName, Slice] = {
             name: part for part in run.placement.slices if part.group in own for name in (*part.nodes, *part.spares)
         }
+        self._homes = {one.name: self.slices[self.node_owner(one).slice_key] for one in self.members}
         self.gangs: dict[MemberName, GangName] = {member.name: run.gang(member) for member in self.members}
         self.by_slice: dict[str, tuple[Member, ...]] = _grouped((one.slice_key, one) for one in self.members)
         self.by_gang: dict[GangName, tuple[Member, ...]] = _grouped((self.gangs[one.name], one) for one in self.members)
@@ -67,7 +68,7 @@ class RunIndex:
 
     def home(self, member: Member) -> Slice:
         """Return the slice whose nodes and spares can hold a slot: its node owner's."""
-        return self.slices[self.node_owner(member).slice_key]
+        return self._homes[member.name]
 
     def pool(self, part: Slice) -> Sequence[Slice]:
         """Return the slices that share their spares with a slice.

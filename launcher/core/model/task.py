@@ -188,6 +188,11 @@ class Task:
         """Whether slices may be moved to make room for other runs: that costs a run less than being stopped."""
         return self.movable or self.preemptible
 
+    @property
+    def ray_group(self) -> Group | None:
+        """Return the group whose driver has an image, which has the Ray of the run; None where the nodes have it."""
+        return next((one for one in self.groups if one.driver is not None and one.container is not None), None)
+
     def secrets_of(self, group: Group) -> tuple[str, ...]:
         """Return the names of the secrets that a group sees."""
         return self.secrets if group.secrets is None else group.secrets

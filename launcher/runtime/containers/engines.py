@@ -12,6 +12,8 @@ from ..environment import ENGINES, MARK
 
 _USERS = ("HOME", "USER", "TMPDIR", "XDG_RUNTIME_DIR")
 TAIL = 4096
+MOST = 4 * 1024 * 1024
+"""Bytes that a client may answer; what it says of an image is some 10 KB."""
 ASK_S = 30.0
 RUN_LABEL, PLACE_LABEL, GROUP_LABEL = "nvlaunch.run", "nvlaunch.place", "nvlaunch.group"
 
@@ -86,20 +88,7 @@ class Client:
 
     def run(self, *argv: str, seconds: float = ASK_S, mark: str = "") -> str:
         """Return what the client writes; EngineError where it fails or does not end in time."""
-        env = {**self.env, **({MARK: mark} if mark else {})}
-        try:
-            done = subprocess.run(
-                [*self.words, *argv], env=env, capture_output=True, stdin=subprocess.DEVNULL, timeout=seconds
-            )
-        except subprocess.TimeoutExpired:
-            message = f"`{self.words[0]}` has not answered within {seconds:.0f} s"
-            raise EngineError(message, hung=True) from None
-        except OSError as error:
-            message = f"`{self.words[0]}` cannot be started: {(error.strerror or str(error)).lower()}"
-            raise EngineError(message) from None
-        if done.returncode != 0:
-            raise EngineError(last_line(done.stderr) or f"`{self.words[0]} {argv[0]}` ended with {done.returncode}")
-        return done.stdout.decode(errors="replace").strip()
+        return told([*self.words, *argv], {**self.env, **({MARK: mark} if mark else {})}, seconds)
 
     def follow(self, *argv: str, line: Callable[[str], None], seconds: float) -> None:
         """Run the client for long; `line` is told each line that it writes."""
@@ -133,6 +122,51 @@ class Client:
                     line(one.decode(errors="replace"))
         if process.returncode != 0:
             raise EngineError(last_line(tail) or f"`{self.words[0]} {argv[0]}` ended with {process.returncode}")
+
+
+def told(argv: Sequence[str], env: Mapping[str, str], seconds: float) -> str:
+    """Return what the client of an engine writes; EngineError where it fails, does not end in time, or writes too much.
+
+    Of its errors only the end is kept.
+    """
+    name = argv[0]
+    try:
+        process = subprocess.Popen(
+            argv, env=dict(env), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+    except OSError as error:
+        raise EngineError(f"`{name}` cannot be started: {(error.strerror or str(error)).lower()}") from None
+    assert process.stdout
+    assert process.stderr
+    deadline, output, errors = time.monotonic() + seconds, b"", b""
+    with process, process.stdout as out, process.stderr as err:
+        poll = select.poll()
+        for stream in (out, err):
+            poll.register(stream, select.POLLIN)
+        open_ones = {out.fileno(), err.fileno()}
+        while open_ones:
+            ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+            if not ready or len(output) > MOST:
+                process.kill()
+                what = f"writes more than {MOST} bytes" if ready else f"has not answered within {seconds:.0f} s"
+                raise EngineError(f"`{name}` {what}", hung=not ready)
+            for handle, _ in ready:
+                part = os.read(handle, 65536)
+                if not part:
+                    poll.unregister(handle)
+                    open_ones.discard(handle)
+                elif handle == out.fileno():
+                    output += part
+                else:
+                    errors = (errors + part)[-TAIL:]
+        try:
+            process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise EngineError(f"`{name}` has not answered within {seconds:.0f} s", hung=True) from None
+    if process.returncode != 0:
+        raise EngineError(last_line(errors) or f"`{' '.join(argv[:2])}` ended with {process.returncode}")
+    return output.decode(errors="replace").strip()
 
 
 def last_line(text: bytes) -> str:

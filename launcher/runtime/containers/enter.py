@@ -8,8 +8,8 @@ be killed at any time.
 import contextlib
 import os
 import re
+import select
 import shlex
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +18,11 @@ from pathlib import Path
 from .. import procs
 from ..environment import MARK
 from ..protocol_containers import ContainerSpec, ContainerState
-from .engines import EngineError, engine, last_line, variables
+from .engines import engine, told, variables
 
 ENTER_S = 60.0
+LOOK_S = 0.05
+"""Seconds between looks at a program that has just been started."""
 PID, CODE = "pid", "code"
 
 # $1 is a folder for its files, $2 the log or empty, $3 the file of variables, $4 the folder to start in; the rest is
@@ -70,11 +72,12 @@ class Place:
         *,
         log: str = "",
         umask: int,
+        at: str = "",
         terminal: bool = False,
     ) -> list[str]:
         """Return the engine's command for a program; what the script needs is written to `own`, for this user alone.
 
-        With a `log`, it is started and not waited for.
+        With a `log`, it is started and not waited for. `at` is the folder that it starts in, else the workdir.
         """
         entry = self.folder / ENTRY_FILE
         if not entry.exists():
@@ -90,7 +93,7 @@ class Place:
         if self.state["uid"] != os.geteuid() and os.geteuid() == 0:
             for path in (own, file, *((Path(log),) if log and Path(log).exists() else ())):
                 os.chown(path, self.state["uid"], self.state["gid"])
-        inside = ["sh", str(entry), str(own), log, str(file), self.workdir, *argv]
+        inside = ["sh", str(entry), str(own), log, str(file), at or self.workdir, *argv]
         here = engine(self.spec["engine"], self.base)
         mark = {MARK: env[MARK]} if MARK in env else {}
         return here.enter(self.state["name"], inside, mark, log=log, terminal=terminal)
@@ -100,18 +103,12 @@ class Place:
         """Return the variables of the engine's client."""
         return variables(self.base)
 
-    def start(self, own: Path, env: Mapping[str, str], argv: Sequence[str], *, log: str, umask: int) -> "InnerProgram":
+    def start(
+        self, own: Path, env: Mapping[str, str], argv: Sequence[str], *, log: str, umask: int, at: str = ""
+    ) -> "InnerProgram":
         """Start a program; EngineError says why it has not started."""
-        command = self.command(own, env, argv, log=log, umask=umask)
-        given = {**self.client_env, MARK: env[MARK]}
-        try:
-            done = subprocess.run(command, env=given, capture_output=True, stdin=subprocess.DEVNULL, timeout=ENTER_S)
-        except subprocess.TimeoutExpired:
-            raise EngineError(f"`{command[0]}` has not answered within {ENTER_S:.0f} s", hung=True) from None
-        except OSError as error:
-            raise EngineError(f"`{command[0]}` cannot be started: {(error.strerror or str(error)).lower()}") from None
-        if done.returncode != 0:
-            raise EngineError(last_line(done.stderr) or f"`{command[0]}` ended with {done.returncode}")
+        command = self.command(own, env, argv, log=log, umask=umask, at=at)
+        told(command, {**self.client_env, MARK: env[MARK]}, ENTER_S)
         return InnerProgram(own)
 
 
@@ -155,6 +152,18 @@ class InnerProgram:
             return None
         code = self._number(CODE)
         return 137 if code is None else code
+
+    def wait(self) -> int:
+        """Return its exit code once it has ended."""
+        poll = select.poll()
+        known = None
+        while (code := self.code()) is None:
+            handle = self.handle()
+            if handle is not None and handle != known:
+                poll.register(handle, select.POLLIN)
+                known = handle
+            poll.poll(LOOK_S * 1000 if handle is None else None)
+        return code
 
     def _number(self, name: str) -> int | None:
         try:

@@ -6,12 +6,13 @@ import os
 import pwd
 import resource
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, cast
 
 from .. import files, procs, spawn
 from ..protocol import Reply
-from ..protocol_containers import CONTAINERS, ContainerSpec, ContainerState
+from ..protocol_containers import CONTAINERS, ContainerSpec, ContainerState, SetUpFile
 from ..protocol_files import AgentSpec
 from .engines import ContainerEngine, Creation, EngineError, engine
 from .images import NodeImage
@@ -68,25 +69,24 @@ class Containers:
 
     def running(
         self, spec: ContainerSpec, stage: Callable[[str], None] = lambda _: None, *, make: bool = True
-    ) -> tuple[ContainerState, bool]:
-        """Return the state of a group's container, which runs now, and whether it was made anew.
+    ) -> ContainerState:
+        """Return the state of a group's container, which runs now.
 
         One that lives is left alone, one that has stopped is started again, and one that is gone is made again from the
-        same image, if `make`: whoever makes it has to run `setup` in it. EngineError says why none can run.
+        same image, if `make`; it is not `set_up` then. EngineError says why none can run.
         """
-        self._states.mkdir(mode=0o700, exist_ok=True)
-        with (self._states / f"{spec['group']}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with self._locked(f"{spec['group']}.lock"):
             known = self._known(spec["group"])
             if known is not None and alive(known):
-                return known, False
+                return known
             here = engine(spec["engine"], self._base)
             if self._was_made(spec["group"]):
                 stage("starting the container again")
                 if here.start(self.name(spec["group"])):
-                    return self._noted(spec, here), False
+                    return self._noted(spec, here)
             if not make:
                 raise EngineError("the container is gone: it is made again, and `setup` runs, when a rank starts here")
+            self._set_up(spec["group"]).unlink(missing_ok=True)  # an id may be a name, which the next one has too
             made_of = self._image(spec, here, stage)
             stage("making the container")
             try:
@@ -97,7 +97,35 @@ class Containers:
                 with contextlib.suppress(EngineError):  # one that did not start has its name
                     here.discard(self.name(spec["group"]), REMOVE_S)
                 raise EngineError(f"cannot make a container of `{spec['image']}`: {error}") from None
-            return self._noted(spec, here), True
+            return self._noted(spec, here)
+
+    def setting_up(self, group: str) -> AbstractContextManager[None]:
+        """Return a block in which nobody else on this node runs the setup of a group."""
+        return self._locked(f"{group}.setup.lock")
+
+    def set_up(self, state: ContainerState) -> SetUpFile | None:
+        """Return what was noted when the setup of a container had ended well; None where it has not.
+
+        It is noted by the container's id: one that was made again, and whose setup was killed, is not set up.
+        """
+        found = cast("SetUpFile | None", files.read(self._set_up(state["group"])))
+        return found if found is not None and found["id"] == state["id"] else None
+
+    def note_set_up(self, state: ContainerState, python: str) -> SetUpFile:
+        """Note that the setup of a container has ended well; return the note."""
+        noted: SetUpFile = {"id": state["id"], "python": python}
+        files.write(self._set_up(state["group"]), noted)
+        return noted
+
+    def _set_up(self, group: str) -> Path:
+        return self._states / f"{group}.set-up"
+
+    @contextlib.contextmanager
+    def _locked(self, name: str) -> Iterator[None]:
+        self._states.mkdir(mode=0o700, exist_ok=True)
+        with (self._states / name).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def _known(self, group: str) -> ContainerState | None:
         found: Any = files.read(self._states / f"{group}.json")

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -57,7 +58,7 @@ class MachineConnection:
     def __init__(self, shell: Shell, access: Access, python: str, changes: Changes, pool: Executor) -> None:
         self._shell = shell
         self._access = access
-        self._argv = (python, "-EsS", "-c", resources.files("launcher.runtime").joinpath("relay.py").read_text())
+        self._argv = (python, "-EsS", "-c", _relay())
         self._changes = changes
         self._pool = pool
         self._talk: Talk | None = None
@@ -137,7 +138,7 @@ class MachineConnection:
 
     def _note_begun(self, at: float) -> None:
         for key in self._pending():
-            self.views[key].begun = self.views[key].begun or at
+            self.views[key].begin(at)
 
     def _dial(self, lines: list[bytes]) -> None:
         with self._changes:
@@ -251,6 +252,12 @@ class MachineConnection:
         self._closed = True
         if self._talk:
             self._talk.close()
+
+
+@cache
+def _relay() -> str:
+    """Return the text of the relay, which thousands of connections share."""
+    return resources.files("launcher.runtime").joinpath("relay.py").read_text()
 
 
 def line(key: Key, client: AgentClient, request: Mapping[str, Any], limit: float) -> bytes:

@@ -50,6 +50,20 @@ def request(run: Run, members: Iterable[Member], images: Mapping[str, str]) -> C
     return {"specs": specs, "images": dict(images), "sent": sent} if specs else None
 
 
+def head_request(run: Run, images: Mapping[str, str]) -> ContainersRequest | None:
+    """Return what the head is told about its container; None where Ray is that of the nodes.
+
+    Nothing of the user's runs there: it has neither mounts nor GPUs.
+    """
+    group = run.task.ray_group
+    spec = _spec(run, group) if group is not None else None
+    if group is None or spec is None:
+        return None
+    spec["mounts"], spec["shared"], spec["gpus"] = [], [], False
+    sent = group.container is not None and group.container.source is ImageSource.SENT
+    return {"specs": [spec], "images": dict(images), "sent": sent}
+
+
 def _spec(run: Run, group: Group) -> ContainerSpec | None:
     asked = group.container
     if asked is None:
@@ -71,4 +85,5 @@ def _spec(run: Run, group: Group) -> ContainerSpec | None:
         "user": asked.user,
         "gpus": group.gpus > 0,
         "fence": run.fleet.fence_command is not None,
+        "ray": group.driver is not None,
     }

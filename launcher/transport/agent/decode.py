@@ -43,6 +43,9 @@ from launcher.runtime.protocol_files import (
 from launcher.runtime.protocol_ray import BundleStatus, GroupStatus, RayNodeStatus
 from launcher.transport.agent.replies import OddReplyError
 
+SHOWN_S = 4.0
+"""How long a silent unit is shown as it was (s), at most (`connection.KEPT_S` and a look): more takes looks to tell."""
+
 LONGEST = 500
 """Characters of a fault that are shown: a path may be long."""
 
@@ -83,7 +86,8 @@ def _node_view(reply: StatusReply, head: str | None, *, ending: bool) -> NodeVie
 
 def _unseen(reply: StatusReply) -> Unseen:
     refusal = Refusal.__members__.get(reply.get("refusal", ""))
-    return Unseen(message=reply.get("message", ""), refusal=refusal, odd=reply.get("odd", False))
+    silent = min(max(0.0, reply.get("silent", 0.0)), SHOWN_S)
+    return Unseen(message=reply.get("message", ""), refusal=refusal, odd=reply.get("odd", False), silent=silent)
 
 
 def _whole(view: Callable[[], T]) -> T | Unseen:

@@ -2,10 +2,10 @@
 
 from typing import cast
 
-from launcher.core.model.actions import Announce
+from launcher.core.model.actions import Announce, Park, Reserve
 from launcher.core.model.address import endpoint
 from launcher.core.model.receipt import Answer, Result
-from launcher.core.model.run import Run, Slot
+from launcher.core.model.run import Run, Slot, spare_label
 from launcher.errors import RemoteError
 from launcher.runtime.protocol import (
     DrainRequest,
@@ -104,16 +104,22 @@ class RayHeads:
         address, temp_dir = client.access.address, client.layout.ray
         return ray.At(address=address, ports=self.ports(client), temp_dir=temp_dir, shared=client.shared)
 
-    def reserve(self, run: Run, key: str) -> Answer:
+    def park(self, run: Run, action: Park) -> Answer:
+        """Create the placement group that takes all of the raylet of a spare."""
+        label = spare_label(action.slot.generation)
+        question: ReserveRequest = {"op": "reserve", "slice": label, "bundles": [], "slots": [label], "within": {}}
+        return done(self.ask(run, question, timeout=RESERVE_S))
+
+    def reserve(self, run: Run, action: Reserve) -> Answer:
         """Create the placement group of a slice: one bundle for each slot."""
-        index = self._addresses.environment(run).index
+        index, key = self._addresses.environment(run).index, action.slice
         part, members = index.slices[key], index.by_slice[key]
         bundle = ray.bundle(run.group(part.group))
         question: ReserveRequest = {
             "op": "reserve",
             "slice": key,
             "bundles": [bundle for _ in members],
-            "slots": [member.slot for member in members],
+            "slots": list(action.labels) or [member.slot for member in members],
             "within": ray.within(run, part),
         }
         return done(self.ask(run, question, timeout=RESERVE_S))
@@ -127,7 +133,7 @@ class RayHeads:
         member = self._addresses.environment(run).index.by_name[action.slot.member]
         question: DrainRequest = {
             "op": "drain",
-            "slot": member.slot,
+            "slot": action.slot.label(member),
             "generation": action.slot.generation,
             "deadline": action.deadline,
             "reason": action.reason.message,
@@ -136,7 +142,7 @@ class RayHeads:
 
     def verify(self, run: Run, key: str) -> Answer:
         """Return where Ray, asked anew, has the bundles of a slice."""
-        tables = self.ask(run, {"op": "verify", "timeout": ASK_S}, timeout=ASK_S + 2)
+        tables = self.ask(run, {"op": "verify", "timeout": ASK_S, "slice": key}, timeout=ASK_S + 2)
         if not tables["ok"]:
             return done(tables)
         row = next((row for row in tables.get("groups", ()) if row["slice"] == key), None)

@@ -38,9 +38,9 @@ class Observer:
     def look(self, run: Run) -> Sighting:
         """Return what exists of the run on its nodes and on its head."""
         look = self._run_look(run)
-        head, told = look.head, look.look(self._requests(run))
+        head, told = look.head, look.look(self._requests(run), self._of_head(run))
         _check_protocol(run, [*told.direct.values(), told.head])
-        containers.fix_identities(self._addresses.home, run, told.direct.values())
+        containers.fix_identities(self._addresses.home, run, [*told.direct.values(), told.head])
         ending = run.wanted is Wanted.NOTHING
         views = look.views(told, head.access.address, ending=ending)
         self._views[run.id] = views
@@ -64,6 +64,11 @@ class Observer:
     def _note_head(self, run: Run, head: AgentClient, reply: StatusReply) -> None:
         if reply["ok"] and head.blocks.has(reply.get("block", 0)):
             self._heartbeat_servers[run.id] = (head.access.address, head.blocks.ports(reply["block"]).heartbeat)
+
+    def _of_head(self, run: Run) -> StatusRequest:
+        """Return the request to the agent of the head, which has a container where its Ray is that of an image."""
+        images = containers.identities(self._addresses.home, run)
+        return {"op": "status", "images": images} if images else {"op": "status"}
 
     def _requests(self, run: Run) -> dict[NodeName, StatusRequest]:
         """Return the request to each agent, with the machines that it is to probe."""

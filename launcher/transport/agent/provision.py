@@ -85,7 +85,7 @@ class Provisioner:
     def spec(self, run: Run, client: AgentClient) -> AgentSpec:
         """Return what the agent of a unit is started with."""
         holder = describe_holder(run.name, run.id, self._owner)
-        return {
+        spec: AgentSpec = {
             "protocol": PROTOCOL,
             "run": run.id,
             "place": client.layout.place,
@@ -107,10 +107,15 @@ class Provisioner:
             "login": not client.shared,
             "nested": bool(client.layout.former[1]),
             "ray": interpreter.MINOR,
-            "interpreter": None if client.shared else self._interpreter(run, client),
+            "interpreter": self._interpreter(run, client),
         }
+        if run.task.ray_group is not None:
+            spec["image_ray"] = True
+        return spec
 
     def _interpreter(self, run: Run, client: AgentClient) -> InterpreterSpec | None:
+        if client.shared or run.task.ray_group is not None:
+            return None
         dashboard = client.unit is Unit.HEAD and run.task.dashboard
         return interpreter.wanted(client.access, self._env(run, client), dashboard=dashboard)
 
@@ -153,8 +158,10 @@ class Provisioner:
         return replace(self._prepare(run, client, request), notes=memory.notes, warnings=memory.warnings)
 
     def prepare_head(self, run: Run) -> Answer:
-        """Have the agent of the head make a Python environment, where needed."""
+        """Have the agent of the head make a Python environment, or a container whose image has Ray, where needed."""
         request: PrepareRequest = {"op": "prepare", "variables": None, "setups": [], "secrets": {}, "workdir": False}
+        if inside := containers.head_request(run, containers.identities(self._addresses.home, run)):
+            request["containers"] = inside
         return self._prepare(run, self._addresses.head(run), request)
 
     def _prepare(self, run: Run, client: AgentClient, request: PrepareRequest) -> Answer:

@@ -76,13 +76,13 @@ class RunLook:
         found, self._stream.warnings = tuple(self._stream.warnings), []
         return found
 
-    def look(self, requests: Mapping[NodeName, StatusRequest]) -> Told:
+    def look(self, requests: Mapping[NodeName, StatusRequest], of_head: StatusRequest) -> Told:
         """Return the newest reply of the head's agent, and of each node that has one of its own or none at all."""
         begun = self._clock()
         direct = self._doubtful()
         direct |= {name for name, request in requests.items() if "probe" in request}
         self._ask_in_turn(direct, requests, begun)
-        head = self._ask(direct, requests)
+        head = self._ask(direct, requests, of_head)
         self._silent = self._clock() - self._stream.asked > SILENT_S
         late = self._doubtful() - direct
         if late:
@@ -110,10 +110,12 @@ class RunLook:
         standings = self._poller.standing(list(self._clients.values()))
         return self._questions.doubtful(self._stream, standings, silent=self._silent or self._exact)
 
-    def _ask(self, direct: Collection[NodeName], requests: Mapping[NodeName, StatusRequest]) -> StatusReply:
+    def _ask(
+        self, direct: Collection[NodeName], requests: Mapping[NodeName, StatusRequest], of_head: StatusRequest
+    ) -> StatusReply:
         """Ask the head's agent and some nodes; return what the head's agent says of itself."""
-        stream, own = replace(self.head, topic=TOPIC), StatusRequest(op="status")
-        asked: list[LookRequest] = [*(requests[name] for name in direct), self._since(), own]
+        stream = replace(self.head, topic=TOPIC)
+        asked: list[LookRequest] = [*(requests[name] for name in direct), self._since(), of_head]
         *_, told, head = self._poller.look([*(self._clients[name] for name in direct), stream, self.head], asked)
         for _ in range(PARTS):
             ((of, *_),) = self._poller.standing([stream])

@@ -8,12 +8,19 @@ import os
 import re
 import secrets
 import shlex
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 KILLED = 128 + 9
 
 LOGIN_S = 20.0
 """Seconds for the start-up files of a login shell; one on a slow file system takes ten."""
+
+LONG = 500
+"""Characters of a word, or bytes of a file, that is a program of ours: the same for all machines."""
+
+_LEVEL = 6
 
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]*")
 _PLAIN = re.compile(rb"[^A-Za-z0-9 _./=,:+@-]")
@@ -21,10 +28,8 @@ _PLAIN = re.compile(rb"[^A-Za-z0-9 _./=,:+@-]")
 # `timeout` puts the command into a process group and kills all of that: sshd would leave it running when the connection
 # ends. Without the sh around it, sshd would report the signal and no status: sh exits with 128 + n. What sh prints on
 # a signal ("Killed") is dropped, the command's own stderr (3) is as it was.
-_SCRIPT = (
-    "{place}printf '\\036{mark}\\036'; exec 3>&2 2>/dev/null; "
-    "(exec timeout -s KILL {limit:.3f} {command} 2>&3 3>&-); exit $?"
-)
+_BEGINNING = "{place}printf '\\036{mark}\\036'; exec 3>&2 2>/dev/null; (exec timeout -s KILL {limit:.3f} "
+_END = " 2>&3 3>&-); exit $?"
 
 
 def new_mark() -> str:
@@ -40,17 +45,18 @@ def line(argv: Sequence[str], limit: float, mark: str, user: str) -> str:
 
     Then everything that it started is killed.
     """
-    return _sh(_SCRIPT.format(place=_place(user), mark=mark, limit=max(limit, 0.001), command=shlex.join(argv)))
+    before = _BEGINNING.format(place=_place(user), mark=mark, limit=max(limit, 0.001))
+    return _sh(_escaped(before), _command(argv), _escaped(_END))
 
 
 def kept(argv: Sequence[str], mark: str, user: str) -> str:
     """Return the line that becomes `argv`, after its mark, while its stdin is open."""
-    return _sh(f"{_place(user)}printf '\\036{mark}\\036'; exec {shlex.join(argv)}")
+    return _sh(_escaped(f"{_place(user)}printf '\\036{mark}\\036'; exec "), _command(argv))
 
 
 def terminal(argv: Sequence[str], user: str) -> str:
     """Return the line that becomes `argv` at a terminal, without a limit."""
-    return _sh(f"{_place(user)}exec {shlex.join(argv)}")
+    return _sh(_escaped(f"{_place(user)}exec "), _command(argv))
 
 
 def _place(user: str) -> str:
@@ -59,9 +65,22 @@ def _place(user: str) -> str:
     return f"{home}command -v timeout >/dev/null || PATH=$PATH:/usr/bin:/bin; "
 
 
-def _sh(script: str) -> str:
-    plain = _PLAIN.sub(lambda found: b"\\0%03o" % found[0][0], os.fsencode(script)).decode("ascii")
-    return f"""exec /bin/sh -c 'eval "$(printf %b "{plain}")"'"""
+def _sh(*escaped: str) -> str:
+    return f"""exec /bin/sh -c 'eval "$(printf %b "{"".join(escaped)}")"'"""
+
+
+def _command(argv: Sequence[str]) -> str:
+    return " ".join(_long_word(word) if len(word) >= LONG else _escaped(shlex.quote(word)) for word in argv)
+
+
+@lru_cache(maxsize=32)
+def _long_word(word: str) -> str:
+    """Return a word as `_escaped` does; once for the programs that thousands of machines are sent."""
+    return _escaped(shlex.quote(word))
+
+
+def _escaped(script: str) -> str:
+    return _PLAIN.sub(lambda found: b"\\0%03o" % found[0][0], os.fsencode(script)).decode("ascii")
 
 
 def output(stdout: bytes, mark: str) -> bytes | None:
@@ -70,14 +89,33 @@ def output(stdout: bytes, mark: str) -> bytes | None:
     return own if found else None
 
 
-# Reads `MODE SIZE LENGTH\n`, a name of LENGTH bytes and SIZE bytes of content for each file, then `end`. Nothing is
-# renamed to its place before the end was read, so that a lost connection leaves nothing behind. It imports
-# only what Python has loaded anyway: this runs once on every node of a launch.
+# Reads a raw deflate stream: `MODE SIZE LENGTH\n`, a name of LENGTH bytes and SIZE bytes of content for each file, then
+# `end`. Nothing is renamed to its place before the end was read, so that a lost connection leaves nothing behind. It
+# imports only what Python has loaded anyway, and zlib: this runs once on every node of a launch.
 UNPACK = """
-import os, sys
-source, target = sys.stdin.buffer, sys.argv[1]
+import os, sys, zlib
+target, packed, ready = sys.argv[1], zlib.decompressobj(-15), b""
 os.umask(0o077)
 made, staging = [], "%s/.put.%d" % (target, os.getpid())
+def more():
+    part = b""
+    while not part:
+        data = os.read(0, 65536)
+        if not data:
+            raise EOFError("the stream ended half-way")
+        part = packed.decompress(data)
+    return part
+def line():
+    global ready
+    while b"\\n" not in ready:
+        ready += more()
+    found, _, ready = ready.partition(b"\\n")
+    return found
+def take(size):
+    global ready
+    ready = ready or more()
+    part, ready = ready[:size], ready[size:]
+    return part
 def need(path):
     if path and not os.path.isdir(path):
         need(os.path.dirname(path))
@@ -88,18 +126,16 @@ def need(path):
 try:
     need(target)
     need(staging)
-    while (head := source.readline()) != b"end\\n":
-        if not head:
-            raise EOFError("the stream ended half-way")
+    while (head := line()) != b"end":
         mode, size, length = map(int, head.split())
-        name = os.fsdecode(source.read(length))
-        own = "%s/%d" % (staging, len(made))
+        raw = b""
+        while len(raw) < length:
+            raw += take(length - len(raw))
+        name, own = os.fsdecode(raw), "%s/%d" % (staging, len(made))
         with open(own, "wb", buffering=0) as file:
             os.fchmod(file.fileno(), mode)
             while size:
-                part = source.read(min(size, 1 << 20))
-                if not part:
-                    raise EOFError("the stream ended half-way")
+                part = take(size)
                 size -= len(part)
                 while part:
                     part = part[file.write(part):]
@@ -108,7 +144,7 @@ try:
         need(os.path.dirname(final))
         os.replace(own, final)
     made.clear()
-except (OSError, EOFError) as error:
+except (OSError, EOFError, zlib.error) as error:
     sys.exit("%s" % (getattr(error, "strerror", None) or error))
 finally:
     if os.path.isdir(staging):
@@ -116,3 +152,32 @@ finally:
             os.unlink(os.path.join(staging, name))
         os.rmdir(staging)
 """
+
+
+def packed(files: Mapping[str, tuple[bytes, int]]) -> bytes:
+    """Return the stdin of `UNPACK`: content and mode of files by relative path.
+
+    Programs, which are the same on all machines, are packed once: a flushed deflate stream goes on with any other.
+    """
+    parts = [
+        _packed_once(name, content, mode) if len(content) >= LONG else _record(name, content, mode)
+        for name, (content, mode) in files.items()
+    ]
+    last = zlib.compressobj(_LEVEL, wbits=-15)
+    return b"".join(parts) + last.compress(b"end\n") + last.flush()
+
+
+@lru_cache(maxsize=512)
+def _packed_once(name: str, content: bytes, mode: int) -> bytes:
+    return _record(name, content, mode)
+
+
+def _record(name: str, content: bytes, mode: int) -> bytes:
+    packer, raw = zlib.compressobj(_LEVEL, wbits=-15), os.fsencode(name)
+    return b"".join(
+        (
+            packer.compress(b"%d %d %d\n" % (mode, len(content), len(raw)) + raw),
+            packer.compress(content),
+            packer.flush(zlib.Z_FULL_FLUSH),
+        )
+    )

@@ -16,6 +16,7 @@ from tenacity import (
 from launcher.transport.ssh.config import Settings
 from launcher.transport.ssh.operation import DroppedError, LostError, Operation
 from launcher.transport.ssh.route import Route
+from launcher.transport.ssh.watchdog import WATCHDOG
 
 CONNECTING = 64
 CONNECTING_BY_JUMP = 8
@@ -100,9 +101,7 @@ class Connection:
         peer is mute: a session whose time is over is closed from here.
         """
         channel = patiently(op, self._gone)(self._session, op)
-        watch = threading.Timer(op.left + GRACE_S, self._give_up, (channel,))
-        watch.daemon = True
-        watch.start()
+        watch = WATCHDOG.after(op.left + GRACE_S, lambda: self._give_up(channel))
         try:
             yield channel
         finally:

@@ -56,13 +56,9 @@ class SshShell:
 
         Each by a rename; RemoteError where not possible.
         """
-        parts: list[bytes] = []
-        for name, (content, mode) in files.items():
-            raw = name.encode("utf-8", "surrogateescape")
-            parts += [b"%d %d %d\n" % (mode, len(content), len(raw)), raw, content]
         op = Operation(at.address, timeout)
         argv = [at.python or "python3", "-EsS", "-c", command.UNPACK, folder]
-        ended = self._run(at, argv, (*parts, b"end\n"), op)
+        ended = self._run(at, argv, (command.packed(files),), op)
         if ended.status != 0:
             said = tail(ended.stderr)
             message = f"cannot write to `{folder}`: {said[-1] if said else f'status {ended.status}'}"

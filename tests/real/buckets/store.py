@@ -31,11 +31,14 @@ def wait_until(true: Callable[[], object], seconds: float = 20.0) -> None:
 
 
 class Proxy:
-    """A port that passes connections on to the store, unless it is `away`; `damage` answers that are large enough."""
+    """A port that passes connections on to the store, unless that is away; `damage` answers that are large enough."""
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int, host: str) -> None:
         self._target = target
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._host = host
+        self._passing = threading.Event()
+        self._passing.set()
+        self._listener = socket.create_server((host, 0))
         self.port: int = self._listener.getsockname()[1]
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
@@ -62,6 +65,7 @@ class Proxy:
                 while True:
                     ready, _, _ = select.select([client, server], [], [])
                     for one in ready:
+                        self._passing.wait()
                         data = one.recv(1 << 16)
                         if not data:
                             return
@@ -93,17 +97,25 @@ class Proxy:
                     continue
             self._open.clear()
 
+    def hang(self) -> None:
+        """Accept connections, and pass nothing on."""
+        self._passing.clear()
+
     def come_back(self) -> None:
-        """Accept connections again, on the same port."""
-        self._listener = socket.create_server(("127.0.0.1", self.port))
+        """Accept connections again, on the same port, and pass on what they send."""
+        if not self._passing.is_set():
+            self._passing.set()
+            return
+        self._listener = socket.create_server((self._host, self.port))
         self._serve()
 
 
 class Store:
-    """The endpoint; buckets are the folders in `folder`."""
+    """The endpoint at an address of this machine; buckets are the folders in `folder`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: str = "127.0.0.1") -> None:
         self.folder = folder
+        self._host = host
         port = _free_port()
         argv = [
             rclone(),
@@ -122,12 +134,12 @@ class Store:
         with (folder.parent / "store.log").open("ab") as log:
             self._process = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_until(lambda: _listens(port))
-        self.proxy = Proxy(port)
+        self.proxy = Proxy(port, host)
 
     @property
     def endpoint(self) -> str:
         """Its address, through the proxy."""
-        return f"http://127.0.0.1:{self.proxy.port}"
+        return f"http://{self._host}:{self.proxy.port}"
 
     def bucket(self, name: str) -> Path:
         """A bucket's folder."""

@@ -7,8 +7,11 @@ import subprocess
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from launcher.core.model.buckets import BucketMount, MountMode, ObjectStore
 from launcher.transport.upload import rclone
+from tests.effort import SOAK
 from tests.real.buckets.conftest import NewNode
 from tests.real.buckets.node import AgentNode
 from tests.real.buckets.store import Store, wait_until
@@ -77,6 +80,7 @@ def test_no_dead_mount_is_left_by_an_agent_or_monitor_that_is_killed(store: Stor
     stopped = node.orphans(op="stop")
     assert stopped["ok"], stopped
     assert node.mounted() == []
+    assert not Path("/dev/shm", node.scratch.name).exists()
 
 
 def test_a_cached_mount_sends_its_writes_before_the_run_ends(store: Store, new_node: NewNode) -> None:
@@ -133,17 +137,18 @@ def test_a_path_that_is_in_use_is_refused_by_name(store: Store, new_node: NewNod
     assert (target / "mine").read_text() == "mine"
 
 
+@pytest.mark.parametrize("away", ["gone", "silent"] if SOAK else ["gone"])
 def test_while_the_store_is_away_programs_wait_and_can_be_killed_and_then_read_on(
-    store: Store, new_node: NewNode
+    store: Store, new_node: NewNode, away: str
 ) -> None:
     (store.bucket("away") / "file").write_text("content")
-    node = new_node({"data": _mount("away")})
+    node = new_node({"data": _mount("away")}, place=away)
     assert node.prepared()["phase"] == "done"
     file = node.folder / "workdir" / "data" / "file"
     marked = {**os.environ, "NVLAUNCH_MARK": f"{node.run}:{node.place}:1:main/0:1"}
-    store.proxy.leave()
+    _, said = (store.proxy.leave(), "no connection") if away == "gone" else (store.proxy.hang(), "does not answer")
     with subprocess.Popen(["cat", str(file)], env=marked, stdout=subprocess.PIPE) as stuck:
-        wait_until(lambda: "takes no connection" in node.rows()[0]["message"], 40)
+        wait_until(lambda: said in node.rows()[0]["message"], 40)
         assert stuck.poll() is None
         killed = node.ask(op="kill", level="rank", member="main/0", generation=1, attempt=1)
         assert killed["ok"], killed

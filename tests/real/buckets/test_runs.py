@@ -1,17 +1,24 @@
-"""A whole run with a mounted bucket on local racks: a restart in place, a node that is replaced, and its end."""
+"""A whole run with mounted buckets on local racks: a restart in place, a store that is away, a node that is replaced,
+a controller that is killed, and its end."""
 
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from launcher.core.model.run import RunId
 from launcher.runtime import fuse, procs
+from launcher.setup import layout
 from tests.desk import Desk
+from tests.effort import SOAK
 from tests.real.buckets.store import KEY, SECRET, Store, wait_until
 
+AWAY_S = 60.0 if SOAK else 5.0
+AWAY = threading.Event()
 INVENTORY = """
 name: bucket-rack
 transport: local
@@ -37,7 +44,11 @@ run: |
   grep -c . up/hello
   echo $NVLAUNCH_ATTEMPT > out/attempt-$NVLAUNCH_ATTEMPT-$NVLAUNCH_NODE_RANK
   [ $NVLAUNCH_ATTEMPT$NVLAUNCH_NODE_RANK != 11 ] || exit 3
-  while [ ! -e {folder}/end ]; do sleep 0.2; done
+  while [ ! -e {folder}/end ]; do
+    grep -q hello up/hello || exit 9
+    echo $((beats += 1)) > out/beats-$NVLAUNCH_NODE_RANK || exit 9
+    sleep 0.2
+  done
 """
 
 
@@ -49,11 +60,18 @@ def desk(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Des
     made.run("down", "--all", "-y")
 
 
+def _beats(out: Path) -> list[int]:
+    """How far the ranks are, by what is in the bucket."""
+    return [int(path.read_text() or 0) for path in sorted(out.glob("beats-*"))]
+
+
 def _mounts(run: str, place: str) -> int:
     return len(fuse.of_run(run, place))
 
 
-def test_a_run_keeps_its_mounts_over_restarts_and_on_a_new_node_and_leaves_none(desk: Desk, store: Store) -> None:
+def test_a_run_keeps_its_mounts_over_restarts_an_absent_store_and_controller_and_on_a_new_node(
+    desk: Desk, store: Store
+) -> None:
     store.bucket("run-out")
     local = desk.folder / "local"
     local.mkdir()
@@ -64,15 +82,26 @@ def test_a_run_keeps_its_mounts_over_restarts_and_on_a_new_node_and_leaves_none(
     wait_until(lambda: (out / "attempt-2-1").exists() and (out / "attempt-2-0").exists(), 150)
     run = str(desk.status("mounted")["id"])
     assert [_mounts(run, place) for place in ("b1", "b2")] == [2, 2]
+    store.proxy.leave()
+    AWAY.wait(AWAY_S)
+    before = _beats(out)
+    store.proxy.come_back()
+    wait_until(lambda: all(now > was + 2 for now, was in zip(_beats(out), before, strict=True)), 120)
+    assert desk.status("mounted")["attempt"] == 2
     for process in procs.scan(procs.Scope(run=run, place="b2")) + procs.agents(run, "b2"):
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
     wait_until(lambda: (out / "attempt-3-0").exists() and (out / "attempt-3-1").exists(), 150)
     wait_until(lambda: sum(_mounts(run, place) for place in ("b1", "b2", "b3")) == 4, 30)
-    (desk.folder / "end").touch()
-    _, err = up.communicate(timeout=120)
-    assert up.returncode == 0, err
+    up.kill()
+    up.communicate(timeout=20)
+    with desk.begin("watch", "mounted") as watch:
+        (desk.folder / "end").touch()
+        _, err = watch.communicate(timeout=120)
+    assert watch.returncode == 0, err
     assert [_mounts(run, place) for place in ("b1", "b2", "b3")] == [0, 0, 0]
+    scratches = [layout.local(str(desk.home), RunId(run), place).scratch for place in ("b1", "b2", "b3", "@head")]
+    assert not [path for path in scratches if Path(path).exists() or Path("/dev/shm", Path(path).name).exists()]
     assert (store.bucket("run-up") / "hello").read_text() == "hello\n"
     assert SECRET not in "".join(_texts(desk.folder))
 

@@ -123,6 +123,24 @@ def test_ranks_that_stand_alike_share_a_row() -> None:
     ]
 
 
+def test_slices_in_one_state_share_a_row_where_there_are_too_many_to_read() -> None:
+    ranks = [
+        {**rank(number, "lost" if number == 801 else "running"), "slice": at, "rack": f"r{at:03}"}
+        for at in range(100)
+        for number in range(8 * at, 8 * at + 8 + (at == 99) * 2)
+    ]
+    for number, one in enumerate(ranks):
+        one["node"] = f"{one['rack']}-n{number % 8}"
+    spares = [{"slice": f"main.s{at}", "node": f"r{at:03}-n9", "rack": f"r{at:03}"} for at in range(100)]
+    shown = run_text({**SNAPSHOT, "ranks": ranks, "spares": spares, "drained": []}, 160.0).splitlines()
+    assert [line.split() for line in shown[-4:]] == [
+        ["SLICE", "RACK", "STATE", "RANKS", "NODES"],
+        ["main.s[0-99]", "r[000-099]", "running", "0-800", "801", "nodes"],
+        ["main.s99", "r099", "lost", "801", "r099-n1"],
+        ["main.s[0-99]", "r[000-099]", "spare", "100", "nodes"],
+    ]
+
+
 def test_a_dashboard_is_named_with_the_file_of_its_token() -> None:
     shown = run_text({**SNAPSHOT, "dashboard": "http://127.0.0.1:6413"}, 160.0).splitlines()
     assert shown[3] == "Ray dashboard: http://127.0.0.1:6413"

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher.core.model.run import RunName
-from launcher.drive.control import start_dependents
+from launcher.core.model.run import RunName, RunState
+from launcher.drive.successors import start_due
+from launcher.store import run_files
 from launcher.store.chains import NewEntry
+from launcher.store.owner import Owner
 from launcher.store.store import Store
 from tests.unit.store.test_store import a_fleet, a_task
 
@@ -23,5 +25,17 @@ def test_each_run_that_comes_after_one_is_given_a_controller(tmp_path: Path, mon
     after = [store.chains.put([entry(name)], at=time.time(), after=first.id)[0].id for name in ("b", "c")]
     monkeypatch.setattr(sys, "executable", "/bin/false")  # none of them can start
     said: list[str] = []
-    start_dependents(store, first.id, said.append)
-    assert [run for run in after if any(run in line for line in said)] == after
+    for run in (first.id, *after[:1]):
+        run_files.mark_whole(tmp_path, run)
+    assert start_due(store, said.append) == ()
+    assert said == []  # the first has not ended
+    assert store.chains.early() == {*after}
+    store.finish(first.id, RunState.SUCCEEDED, time.time())
+    start_due(store, said.append)
+    assert [run for run in after if any(run in line for line in said)] == after[:1]  # the other is still being stored
+    run_files.mark_whole(tmp_path, after[1])
+    store.owners.take(after[0], Owner.current())
+    store.owners.release(after[0])  # whoever drove it stopped on purpose
+    said.clear()
+    start_due(store, said.append)
+    assert [run for run in after if any(run in line for line in said)] == after[1:]

@@ -1,14 +1,19 @@
 """Containers on a node: command lines of engines, what their messages mean, images, variables."""
 
+import json
+import os
+import signal
 import subprocess
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from launcher.runtime import files, rpc
+from launcher.runtime import files, procs, rpc, setups, shared
+from launcher.runtime.containers import image_ray, keep
 from launcher.runtime.containers.docker import Docker, repository
 from launcher.runtime.containers.engines import Creation, EngineError, variables
 from launcher.runtime.containers.enter import variables_text
@@ -159,6 +164,108 @@ def test_a_command_makes_no_container_in_which_setup_has_not_run(tmp_path: Path)
     assert (tmp_path / "asked").read_text() == "start nvl-1-main\n"
 
 
+# A client whose container is a process of this machine: what is run in it runs here.
+CONTAINER_HERE = f"""case $1 in
+    image) echo '[{{"Id": "{ID}"}}]' ;;
+    run) sleep 60 >/dev/null 2>&1 & echo $! >"$HOME/pid"; echo "$(cat "$HOME/n" 2>/dev/null)1" >"$HOME/n" ;;
+    inspect) printf '%s %064d\n' "$(cat "$HOME/pid")" "$(cat "$HOME/n")" ;;
+    start) echo no such container >&2; exit 1 ;;
+    exec) while [ "$1" != nvl-1-main ]; do shift; done; shift; setsid "$@" & ;;
+esac"""
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Path]:
+    """The folder of a run with an agent, and a container whose setup counts how often it runs."""
+    client_that_says(tmp_path, CONTAINER_HERE)
+    scratch = tmp_path / "nvl-1"
+    scratch.mkdir()
+    (tmp_path / "workdir").mkdir()
+    agent = {"scratch": str(scratch), "run": "r", "place": "n1", "socket": str(tmp_path / "s"), "ray": "2.60"}
+    files.write(tmp_path / "agent.json", agent)
+    images = FixedImages()
+    images.fix({"a/box:1": f"id:{ID}"})
+    base = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    given = {"ok": True, "base": base, "secrets": str(scratch / "secrets.json")}
+    rpc.serve(tmp_path / "s", lambda asked: given if asked["op"] == "environment" else images.asked(asked))  # type: ignore[arg-type, return-value]
+    (tmp_path / "setup.sh").write_text(f"echo ran >>{tmp_path}/ran\n")
+    shared.keep(tmp_path, "abc", lambda: zlib.compress(json.dumps({"envs": {"main": {}}, "addresses": {}}).encode()))
+    variables = {"shared": "abc", "group": "main", "node": {}, "own": {}, "addresses": {}}
+    files.write(tmp_path / setups.SETUPS, {"setups": [{"script": "setup.sh", "variables": variables}]})
+    yield tmp_path
+    for state in keep.states(str(scratch)):
+        os.kill(state["pid"], signal.SIGKILL)
+
+
+def ran(folder: Path) -> int:
+    """How often setup ran."""
+    return len((folder / "ran").read_text().split()) if (folder / "ran").exists() else 0
+
+
+def test_setup_runs_in_a_container_whose_first_setup_was_killed_and_once_in_each(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NVLAUNCH_MARK", "r:n1:setup")
+    base = {"PATH": f"{here}:/usr/bin:/bin", "HOME": str(here)}
+    agent = files.agent_spec(here)
+    assert agent is not None
+    Containers(here, agent, base).running(SPEC)  # and what would have run setup is killed here
+    state, _ = setups.ready(here, SPEC, here / "log")
+    assert ran(here) == 1
+    assert setups.ready(here, SPEC, here / "log")[0] == state
+    assert ran(here) == 1
+    os.kill(state["pid"], signal.SIGKILL)  # and its container is removed
+    procs.await_end([procs.ProcessId(state["pid"], 0, state["start"])], 5.0)
+    assert setups.ready(here, SPEC, here / "log")[0]["id"] != state["id"]
+    assert ran(here) == 2
+
+
+def test_a_client_that_writes_without_end_is_an_error_and_fills_no_memory(tmp_path: Path) -> None:
+    docker = client_that_says(tmp_path, 'head -c 30000000 /dev/zero | tr "\\0" x >&2; echo >&2; echo last >&2; exit 1')
+    with pytest.raises(EngineError, match=r"^x*\s*last$|^last$"):
+        docker.client.run("version")
+    endless = client_that_says(tmp_path, "cat /dev/zero")
+    with pytest.raises(EngineError, match="writes more than"):
+        endless.client.run("version")
+    with pytest.raises(EngineError, match="has not answered within 0 s"):
+        client_that_says(tmp_path, "exec sleep 60").client.run("version", seconds=0.2)
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ([], "no Python of `verl:1` has Ray, and a `driver:` needs Ray 2.60"),
+        (["/opt/python3", "3.12.3", "2.47.1"], "`verl:1` has Ray 2.47.1, and a `driver:` needs 2.60"),
+        (["/opt/python3", "3.9.3", "2.60.0"], "`verl:1` has Python 3.9.3 with its Ray, and a `driver:` needs 3.10"),
+        (["/opt/python3", "odd", "odd"], "has Ray odd"),
+    ],
+)
+def test_an_image_without_a_ray_for_drivers_is_refused_with_both_versions(told: list[str], said: str) -> None:
+    with pytest.raises(EngineError) as error:
+        image_ray.fitting(told, "verl:1", "2.60")
+    assert said in str(error.value)
+    assert "write `run:` instead" in str(error.value)
+
+
+@pytest.mark.parametrize("version", ["2.60.0", "2.61.3", "3.0.0rc1"])
+def test_an_image_with_a_later_ray_is_taken(version: str) -> None:
+    assert image_ray.fitting(["/opt/python3", "3.12.3", version], "verl:1", "2.60") == "/opt/python3"
+
+
+def test_a_part_of_ray_inside_has_what_is_of_ray_and_of_the_task_and_no_gpus_of_its_own() -> None:
+    mine = {
+        "PATH": "/host",
+        "PYTHONPATH": "/host",
+        "HOME": "/h",
+        "USER": "u",
+        "LANG": "C",
+        "RAY_X": "1",
+        "NVLAUNCH_F": "f",
+    }
+    found = image_ray.variables(mine, {"A": "1", "RAY_X": "2", "CUDA_VISIBLE_DEVICES": "0"})
+    assert found == {"USER": "u", "LANG": "C", "RAY_X": "1", "NVLAUNCH_F": "f", "A": "1"}
+
+
 class Engine:
     """An engine with these images by name, and a registry that has others."""
 
@@ -189,6 +296,7 @@ SPEC: ContainerSpec = {
     "user": None,
     "gpus": False,
     "fence": False,
+    "ray": False,
 }
 
 

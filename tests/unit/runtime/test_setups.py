@@ -14,6 +14,20 @@ shared = importlib.import_module("launcher.runtime.shared")
 PACKAGE = Path(setups.__file__).parent
 
 
+def test_an_agent_that_refuses_is_heard(tmp_path: Path) -> None:
+    given = {"ok": False, "protocol": 1, "message": "request refused: another release"}
+    rpc.serve(tmp_path / "agent.sock", lambda _: given)
+    agent = {"run": "r", "place": "n", "scratch": str(tmp_path), "socket": str(tmp_path / "agent.sock")}
+    (tmp_path / "agent.json").write_text(json.dumps(agent))
+    env = {"PATH": "/bin:/usr/bin", "NVLAUNCH_MARK": "r:n:setup"}
+    for program in ("setups", "bucket_setup"):
+        argv = [sys.executable, "-EsS", str(PACKAGE), program, str(tmp_path)]
+        done = subprocess.run(argv, capture_output=True, text=True, env=env)
+        assert (done.returncode, done.stderr) != (0, "")
+        assert "the run's agent refuses: request refused: another release" in done.stdout
+        assert "Traceback" not in done.stderr
+
+
 def run(folder: Path, envs: dict[str, dict[str, str]], scripts: dict[str, str]) -> "subprocess.CompletedProcess[str]":
     """Run the setups of groups, `scripts`, with the variables of each in `envs`, beside an agent."""
     (folder / "secrets.json").write_text(json.dumps({"TOKEN": "t", "OTHER": "o"}))

@@ -49,6 +49,8 @@ def test_each_store_has_its_own_settings() -> None:
     assert _settings(cos, StorageSettings())["ENDPOINT"] == "https://s3.us-south.cloud-object-storage.appdomain.cloud"
     azure = BucketMount(url="https://a.blob.core.windows.net/c", store=ObjectStore.AZURE, bucket="c", place="a")
     assert _settings(azure, StorageSettings()) == {"TYPE": "azureblob", "ACCOUNT": "a", "ENV_AUTH": "true"}
+    spec = bucket_spec("/data", azure, StorageSettings(secret_key="KEY"))
+    assert spec["variables"] == {"RCLONE_CONFIG_B_KEY": "KEY"}
     gcs = BucketMount(url="gs://b", store=ObjectStore.GCS, bucket="b")
     spec = bucket_spec("/data", gcs, StorageSettings(credentials="/key.json"))
     assert spec["files"] == {"RCLONE_CONFIG_B_SERVICE_ACCOUNT_FILE": "/key.json"}

@@ -104,7 +104,8 @@ def _learn(own: Path, first: int) -> None:
 
 def test_processes_that_learn_at_once_lose_nothing(tmp_path: Path) -> None:
     own = tmp_path / "home" / "own"
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")  # the imports once for all
+    context.set_forkserver_preload([__name__])
     workers = [context.Process(target=_learn, args=(own, first)) for first in (0, 25, 50, 50)]
     for worker in workers:
         worker.start()

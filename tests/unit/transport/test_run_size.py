@@ -65,10 +65,11 @@ TWO = tuple(replace(ONE[0], name=name, envs={"A": "x" * 500}) for name in ("acto
 DRIVEN = (replace(ONE[0], run="", driver="drive"),)
 
 
-@pytest.fixture(params=[ONE, TWO, DRIVEN], ids=["one group", "two groups", "a driver"])
-def pair(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Bench, Bench]:
-    """A small run and a large one, alike."""
-    small, large = (Bench(tmp_path / str(size), size, *request.param) for size in (SMALL, LARGE))
+@pytest.fixture(scope="module", params=[ONE, TWO, DRIVEN], ids=["one group", "two groups", "a driver"])
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, Bench]:
+    """A small run and a large one, alike; each test acts on both."""
+    home = tmp_path_factory.mktemp("runs")
+    small, large = (Bench(home / str(size), size, *request.param) for size in (SMALL, LARGE))
     return small, large
 
 

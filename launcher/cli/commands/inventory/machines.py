@@ -17,7 +17,7 @@ def find_machines(given: str | None) -> "Inventory":
 
     SpecError for local racks and imaginary fleets.
     """
-    from launcher.cli.output.plan import fleet_text
+    from launcher.cli.output.racks import fleet_text
     from launcher.config.inventory.read import find_inventory
 
     fleet = find_inventory(given, os.environ, home())

@@ -54,7 +54,7 @@ def check(
     from launcher.admission.node_checks import HEAD
     from launcher.cli.node_arguments import select_nodes
     from launcher.cli.output.check import check_json, check_text, news_text, planned_text
-    from launcher.cli.output.plan import fleet_text
+    from launcher.cli.output.racks import fleet_text
     from launcher.config.inventory.read import find_inventory
     from launcher.drive.adapters import open_checker
     from launcher.drive.control import stoppable

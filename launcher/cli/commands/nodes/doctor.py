@@ -47,8 +47,8 @@ def doctor(
     from launcher.admission.doctor import check_up, name_leftovers
     from launcher.cli.node_arguments import select_nodes
     from launcher.cli.output.doctor import doctor_json, doctor_text
-    from launcher.cli.output.plan import fleet_text
     from launcher.cli.output.progress import ProbeProgress
+    from launcher.cli.output.racks import fleet_text
     from launcher.config.inventory.read import find_inventory
     from launcher.config.task.envs import Overrides
     from launcher.config.task.read import read_task

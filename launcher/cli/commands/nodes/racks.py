@@ -39,8 +39,7 @@ def racks(
     from dataclasses import replace
 
     from launcher.admission.kept_nodes import kept_nodes, with_failed
-    from launcher.cli.output.plan import fleet_text
-    from launcher.cli.output.racks import racks_json, racks_text, room_json, room_text
+    from launcher.cli.output.racks import fleet_text, racks_json, racks_text, room_json, room_text
     from launcher.config.inventory.read import find_inventory
     from launcher.store.store import Store
 

@@ -34,10 +34,14 @@ def queue(output: As = Output.TEXT) -> None:
       nvlaunch queue -o json
     """
     from launcher.admission.queue.listing import list_queue
+    from launcher.drive.successors import start_due
     from launcher.store.plain import plain
     from launcher.store.store import Store
 
-    listing = list_queue(Store(home()))
+    store = Store(home())
+    for name in start_due(store, warn):
+        say(f"started the controller of `{name}`: the run before it has ended")
+    listing = list_queue(store)
     for error in listing.unreadable:
         warn(error.advice)
     if output is Output.JSON:

@@ -69,12 +69,30 @@ def status(
         _watch(read, text)
         return
     found = read()
+    early: frozenset[str] = frozenset()
+    if any(not one.ended and not one.driven for one in found):
+        early = _start_due()
+        found = read()
     if output is Output.TEXT and not found:
         say("no runs; `nvlaunch up FILE` starts one")
         return
     show(text(found))
-    _warn(found)
+    _warn(found, early)
     _warn_stale(reader, found)
+
+
+def _start_due() -> frozenset[str]:
+    """Start the controllers of runs whose turn has come: the controller that should have done it may have died.
+
+    Return the runs whose turn has not come, which need none.
+    """
+    from launcher.drive.successors import start_due
+    from launcher.store.store import Store
+
+    store = Store(home())
+    for name in start_due(store, warn):
+        say(f"started the controller of `{name}`: the run before it has ended")
+    return store.chains.early()
 
 
 class _Snapshots:
@@ -120,9 +138,9 @@ def _many(snapshots: _Snapshots, found: "Sequence[StoredStatus]", *, every: bool
     return runs_text(rows, time.time())
 
 
-def _warn(found: "Sequence[StoredStatus]") -> None:
+def _warn(found: "Sequence[StoredStatus]", early: frozenset[str]) -> None:
     for one in found:
-        if not one.ended and not one.driven and time.time() - one.created > STARTUP_S:
+        if not one.ended and not one.driven and one.id not in early and time.time() - one.created > STARTUP_S:
             warn(f"run `{one.name}` has no controller; `nvlaunch watch {one.name}` starts one")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from launcher.cli.options import Env, EnvFile, FleetFile, Name, Output, Secret, ShownRank, TaskFile, Yes, run_names
-from launcher.cli.output.console import clean, say, show
+from launcher.cli.output.console import clean, say, show, warn
 from launcher.cli.plain import PlainCommand
 from launcher.errors import ExitCode, refuse
 from launcher.store.home import home
@@ -70,6 +70,7 @@ def up(
     from launcher.cli.given import read_given
     from launcher.cli.output.admission import AdmissionReport
     from launcher.drive.adapters import open_checker, open_prober
+    from launcher.drive.successors import start_due
     from launcher.store.store import Store
 
     if detach and foreground:
@@ -98,6 +99,7 @@ def up(
             return
         for one in requests:
             _check_rank(rank, one.task)
+        start_due(store, warn)
         drive = CommandDriver(store, detach=detach, foreground=foreground, rank=rank)
         if more and foreground:
             refuse("`--foreground` drives one run, and a pipeline has several", hint="leave it out")

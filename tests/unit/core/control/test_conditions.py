@@ -123,6 +123,7 @@ def test_a_finished_rank_whose_raylet_is_gone_gets_it_back_where_another_of_its_
     here.verify(here.decide().actions)
     here.decide()
     here.run_ranks(1)
+    here.park_spares()
     here.end_rank(0, 0)
     here.agent(name(1, 1), ray=Step(phase=Phase.FAILED, exit_code=1))
     assert here.decide().actions == (), "done is not failure"

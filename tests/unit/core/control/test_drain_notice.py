@@ -64,7 +64,7 @@ def test_a_withdrawn_drain_stops_nothing_and_the_raylet_starts_again_with_the_ne
     here = announced()
     del here.drained[NODE]
     decision = here.decide()
-    assert decision.actions == ()
+    assert kinds(decision) == ["prepare:r1-n3", "prepare:r2-n3"], "the spares, and nothing else"
     assert decision.state is RunState.RUNNING
     assert "Ray counts r1-n2 as draining until the next attempt" in decision.status_message
     here.end_rank(0, 3)

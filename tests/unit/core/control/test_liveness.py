@@ -23,10 +23,10 @@ def test_ten_seconds_of_silence_change_nothing() -> None:
 
 def test_a_node_that_two_witnesses_miss_is_replaced_only_once_its_agent_must_have_stopped() -> None:
     here = serving()
-    here.silent(LOST, heard=17.0)
+    here.silent(LOST, heard=13.9)
     wait(here, 12)
     assert holder(here) == LOST
-    here.silent(LOST, heard=18.0)
+    here.silent(LOST, heard=14.0)
     here.decide()
     assert holder(here) == "r1-n3"
     assert here.gang().restarts == 0
@@ -44,7 +44,7 @@ def test_we_alone_cannot_fail_a_node() -> None:
 @pytest.mark.parametrize("says", ["neighbour", "head"])
 def test_whoever_says_that_it_answers_is_believed(says: str) -> None:
     here = serving()
-    here.silent(LOST, heard=0.5 if says == "head" else 17.0)
+    here.silent(LOST, heard=0.5 if says == "head" else 13.9)
     here.reached[LOST] = Reached(by=name(2, 1), answers=says == "neighbour")
     for _ in range(60):
         assert here.decide(after=1.0).actions == ()
@@ -53,7 +53,7 @@ def test_whoever_says_that_it_answers_is_believed(says: str) -> None:
 
 def test_an_agent_that_must_have_stopped_outweighs_whatever_answers_on_its_machine() -> None:
     here = serving()
-    here.silent(LOST, heard=18.0)
+    here.silent(LOST, heard=14.0)
     here.views[LOST] = Unseen(message="other key", refusal=Refusal.HOST_KEY)
     here.reached[LOST] = Reached(by=name(2, 1), answers=True)
     message = wait(here, 9).status_message
@@ -63,7 +63,7 @@ def test_an_agent_that_must_have_stopped_outweighs_whatever_answers_on_its_machi
 
 def test_a_node_whose_job_in_slurm_is_over_is_not_tried_again_but_replaced_and_named() -> None:
     here = serving()
-    here.silent(LOST, heard=18.0)
+    here.silent(LOST, heard=14.0)
     here.views[LOST] = Unseen(message="no active jobs on this node", refusal=Refusal.NO_JOB)
     here.reached[LOST] = Reached(by=name(2, 1), answers=True)
     asked, decision = list[str](), here.decide()
@@ -77,7 +77,7 @@ def test_a_node_whose_job_in_slurm_is_over_is_not_tried_again_but_replaced_and_n
 
 
 def test_a_few_peers_that_hear_the_head_do_not_outweigh_the_proof_that_it_stopped() -> None:
-    here = votes(18.0, 18.0, 18.0, 0.0)
+    here = votes(15.0, 15.0, 15.0, 0.0)
     wait(here, 9)
     assert here.record.head == name(1, 2)
 
@@ -96,16 +96,16 @@ def refused(*, bound: bool, seconds: float = 60.0) -> Situation:
 
 
 def test_a_head_whose_machine_refuses_heartbeats_is_lost_where_nothing_outlives_its_agent() -> None:
-    here = refused(bound=True, seconds=17.9)
+    here = refused(bound=True, seconds=14.9)
     wait(here, 30)
     assert here.record.head is None, "its agent may be about to stop the node"
-    here = refused(bound=True, seconds=18.0)
+    here = refused(bound=True, seconds=15.0)
     wait(here, 9)
     assert here.record.head == name(1, 2)
     assert not here.record.head_bound, "of the new one it is not known yet"
     message = here.record.failed_nodes[name(1, 1)].message
     assert "host key has changed" in message
-    assert "self-fenced: no answer to 3 peers for 18 s" in message
+    assert "self-fenced: no answer to 3 peers for 15 s" in message
 
 
 def test_a_head_whose_machine_refuses_heartbeats_is_left_to_an_operator_where_its_slot_may_outlive_it() -> None:
@@ -135,16 +135,16 @@ def test_a_machine_for_heads_that_refuses_heartbeats_is_lost_if_no_node_is_on_it
 @pytest.mark.parametrize(
     ("silent", "proven"),
     [
-        ((18.0, 19.0, 20.0), True),
-        ((18.0, 18.0, 0.0), False),
-        ((18.0,), False),
-        ((18.0, 18.0), True),
-        ((18.0, 17.9), False),
-        ((18.0, None, None), False),
+        ((15.0, 19.0, 20.0), True),
+        ((15.0, 15.0, 0.0), False),
+        ((15.0,), False),
+        ((15.0, 15.0), True),
+        ((15.0, 14.9), False),
+        ((15.0, None, None), False),
         ((200.0, 201.0, 202.0), True),
         # Two that fell away minutes ago are not of those that it counts on now.
-        ((300.0, 200.0, 18.0, 0.0), False),
-        ((18.0, 65.0, 110.0), False),
+        ((300.0, 200.0, 15.0, 0.0), False),
+        ((15.0, 62.0, 107.0), False),
     ],
     ids=str,
 )

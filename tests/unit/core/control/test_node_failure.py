@@ -14,13 +14,14 @@ from tests.unit.core.control.kernel import DRIVER, LOST, OTHERS, driven, holder,
 
 def test_a_node_that_falls_silent_too_often_does_not_come_back_by_itself() -> None:
     here = serving(make_run(slices=1, recovery=RecoveryPolicy(node_attempts=0)))
-    here.silent(LOST, heard=18.0)
+    here.silent(LOST, heard=14.0)
     wait(here, 9)
     assert not here.record.failed_nodes[LOST].mends
 
 
 def test_a_raylet_that_ray_has_given_up_is_started_again_where_it_is() -> None:
     here = serving(make_run(slices=1))
+    here.park_spares()
     assert isinstance(here.head, HeadSeen)
     assert here.head.head is not None
     nodes = tuple(replace(node, alive=node.slot != "main-1") for node in here.head.head.nodes)
@@ -156,6 +157,7 @@ def test_a_node_that_says_what_is_wrong_with_itself_is_not_tried_again() -> None
 
 def test_ranks_that_run_on_such_a_node_are_left_alone() -> None:
     here = serving(make_run(slices=1))
+    here.park_spares()
     here.agent(LOST, fault=FULL)
     assert here.decide(after=60.0).actions == ()
 

@@ -97,6 +97,7 @@ def test_a_prepare_that_would_fail_again_is_not_tried_again() -> None:
 def test_exits_of_an_earlier_attempt_mean_nothing() -> None:
     here = Situation(make_run(slices=1))
     here.serving()
+    here.park_spares()
     here.agent(
         name(1, 1),
         ranks=(

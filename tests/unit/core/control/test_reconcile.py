@@ -9,6 +9,7 @@ from tests.situations import Situation, make_run, name
 def test_a_run_that_serves_is_left_alone() -> None:
     here = Situation(make_run())
     here.serving()
+    here.park_spares()
     decision = here.decide()
     assert (decision.actions, decision.state) == ((), RunState.RUNNING)
     assert decision.status_message == "4 of 4 ranks running"

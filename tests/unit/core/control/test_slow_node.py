@@ -46,6 +46,7 @@ def test_without_a_spare_a_slow_rank_runs_on() -> None:
 
 def test_a_rank_that_is_slow_on_its_second_node_too_is_not_moved_again() -> None:
     here = serving_slice(nodes=4, spares=2, policy=REPLACE)
+    here.park_spares()
     here.record.slow_left[MemberName("main/2")] = SlowRank(node=name(1, 9), message="slow")
     say(here, 1.0, 1.0, 1.3, 1.0)
     decision = here.decide()

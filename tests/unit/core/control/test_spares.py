@@ -131,6 +131,7 @@ def test_a_spare_whose_agent_is_gone_is_claimed_again_and_given_up_in_the_end() 
 
 def test_a_spare_that_is_sick_is_given_up_and_nobody_notices() -> None:
     here = serving_slice()
+    here.park_spares()
     here.sign(name(1, 9), Symptom.GPU_LOST, "3 of 4 GPUs")
     decision = here.decide()
     assert kinds(decision) == ["release:slot:r1-n9"]

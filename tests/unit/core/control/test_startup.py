@@ -215,8 +215,8 @@ def test_a_head_that_cannot_begin_on_its_node_goes_elsewhere() -> None:
 
 def test_a_spare_takes_the_slot_of_a_node_in_setup_and_the_old_one_goes_on_nowhere() -> None:
     here = in_setup(spares=1)
-    here.silent(LOST, heard=17.0)
-    wait(here, 17)
+    here.silent(LOST, heard=13.0)
+    wait(here, 13)
     assert holder(here) == LOST
     wait(here, 3)
     assert holder(here) == "r1-n3"
@@ -289,15 +289,15 @@ def test_power_is_cut_of_a_silent_node_whose_raylet_may_run_and_whose_slot_a_spa
     here.run = replace(here.run, fleet=replace(here.run.fleet, fence_command="off {node}"))
     here.agent(LOST, setup=Step(phase=Phase.DONE, exit_code=0))
     here.decide()
-    here.silent(LOST, heard=9.0)
-    assert any(isinstance(action, PowerOff) for action in wait(here, 10).actions)
+    here.silent(LOST, heard=10.0)
+    assert any(isinstance(action, PowerOff) for action in wait(here, 11).actions)
 
 
 def test_power_is_not_cut_of_a_node_on_which_nothing_can_run_yet() -> None:
     here = in_setup(spares=1)
     here.run = replace(here.run, fleet=replace(here.run.fleet, fence_command="off {node}"))
     here.silent(LOST, heard=9.0)
-    assert wait(here, 17).actions == ()
+    assert wait(here, 14).actions == ()
     wait(here, 3)
     assert holder(here) == "r1-n3"
 
@@ -308,8 +308,8 @@ def test_of_two_silent_nodes_with_one_spare_the_second_is_waited_for_although_it
     for node in (LOST, name(1, 3)):
         here.agent(node, setup=Step(phase=Phase.DONE, exit_code=0))
     here.decide()
-    here.silent(LOST, name(1, 3), heard=9.0)
-    for off in wait(here, 10).actions:
+    here.silent(LOST, name(1, 3), heard=10.0)
+    for off in wait(here, 11).actions:
         here.receive(off, Result.POWERED_OFF)
     decision = wait(here, 30)
     assert here.record.outcome is None

@@ -58,6 +58,7 @@ def say(here: Situation, *own: float) -> None:
 
 def test_a_straggler_is_named_with_its_node_and_nothing_is_done_to_it() -> None:
     here = serving_slice(nodes=4, policy=RecoveryPolicy(on_straggler=OnStraggler.CHECK))
+    here.park_spares()
     say(here, 1.0, 1.0, 1.3, 1.0)
     decision = here.decide()
     assert decision.actions == ()

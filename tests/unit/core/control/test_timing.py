@@ -11,6 +11,8 @@ from launcher.core.control.timing import (
     DEAD_IN_RAY_S,
     EVIDENCE_S,
     EXPIRED_S,
+    HEAD_EXPIRED_S,
+    HEAD_MARGIN_S,
     JOIN_S,
     KILL_TRIES_NOT_FREE,
     KILL_TRIES_POWER_OFF,
@@ -21,6 +23,7 @@ from launcher.core.control.timing import (
     PLACE_S,
     POPULATION_S,
     POWER_OFF_AGAIN_S,
+    POWER_OFF_S,
     PROVEN_S,
     RECOVERED_S,
     RELEASE_PENDING_S,
@@ -32,7 +35,8 @@ from launcher.core.control.timing import (
     WITNESS_S,
 )
 from launcher.drive import health_polling
-from launcher.runtime import heartbeat, rank
+from launcher.runtime import heartbeat, heartbeat_server, rank
+from launcher.setup import ray
 from launcher.transport import fence
 
 
@@ -41,16 +45,33 @@ def rises(*limits: float) -> bool:
 
 
 def test_a_silent_node_is_missed_then_stopped_then_proven_then_judged_then_asked_about() -> None:
-    assert rises(BUSY_S, STEADY_S, BLINK_S, WITNESS_S, SELF_STOP_S, EXPIRED_S, SILENCE_S, UNPROVEN_S)
+    assert rises(BUSY_S, STEADY_S, BLINK_S, WITNESS_S, POWER_OFF_S, SELF_STOP_S, EXPIRED_S, SILENCE_S, UNPROVEN_S)
 
 
 def test_the_margin_covers_what_a_node_needs_to_stop_itself() -> None:
-    assert heartbeat.PERIOD_S + heartbeat.REPLY_S < MARGIN_S
-    assert rank.LOOK_S + rank.LATE_S < MARGIN_S
+    assert heartbeat.LEAST_S < MARGIN_S
+    assert rank.LOOK_S + rank.LATE_S + rank.SOON_S < MARGIN_S
+
+
+def test_the_margin_of_a_head_covers_a_heartbeat_whose_reply_is_lost_and_the_word_to_the_slot_beside_it() -> None:
+    unknown = heartbeat.PERIOD_S + heartbeat.REPLY_S
+    assert unknown + heartbeat_server.ROUND_S + heartbeat.PERIOD_S < HEAD_MARGIN_S
+
+
+def test_ten_seconds_of_silence_cost_nothing() -> None:
+    answered_last, answered_again = -heartbeat.PERIOD_S, 10.0 + heartbeat.CONNECT_S + heartbeat.LEAST_S
+    assert answered_again < answered_last + SELF_STOP_S - 0.5, "and a busy node has half a second to notice it"
+    assert POWER_OFF_S >= 10.0
+    checks = ray.environment(head=True, tls=False)
+    period, timeout = (float(checks[f"RAY_health_check_{one}_ms"]) / 1000 for one in ("period", "timeout"))
+    tries = int(checks["RAY_health_check_failure_threshold"])
+    sent_again = 12.6  # TCP's sixth try, of what is lost at the start of a silence
+    assert tries * timeout + (tries - 1) * period > sent_again + 1, "Ray must not drop a node for it"
+    assert tries * (timeout + period) <= HEAD_EXPIRED_S, "nor hold a replacement up"
 
 
 def test_a_cut_off_head_has_stopped_before_nodes_leave_its_population() -> None:
-    assert POPULATION_S > 2 * EXPIRED_S
+    assert POPULATION_S > 2 * HEAD_EXPIRED_S
 
 
 def test_a_launch_gives_a_node_up_only_after_its_agent_has_stopped_itself() -> None:

@@ -1,0 +1,1 @@
+"""Which node and which raylet a slot has, and the raylets of spares."""
