@@ -15,24 +15,22 @@ A run of 0.3 has no key: names are sent as they are there, and replies without a
 """
 
 import os
+import socket
 import time
 from pathlib import Path
 
 from .protocol_files import KEY
 
-TYPE_CHECKING = False  # the parent of a rank imports this module, and needs no sockets
-if TYPE_CHECKING:
-    import socket
-
 GREETING = b"nvlaunch-heartbeat 2 "
 LINE = 1024
 """Bytes of a line, with its end: a name has 253 at most, and is sent as hexadecimal."""
 
+LEAST_S = 0.05
+"""The shortest wait for a part of a line (s)."""
+
 OK, STOP = b"ok", b"stop"
 BEAT, LEAVE, STATE = b"beat", b"leave", b"state"
 _NONCE = 32
-LEAST_S = 0.05
-"""The least time for a line (s): what is there already is read."""
 PROOF = 32
 """Characters of a proof."""
 
@@ -114,7 +112,7 @@ def name_in(line: bytes) -> tuple[bytes, str] | None:
         return None
 
 
-def read_line(link: "socket.socket", limit: float) -> bytes:
+def read_line(link: socket.socket, limit: float) -> bytes:
     """Return a line without its end, which has to come within `limit` seconds; ConnectionError where it is none."""
     deadline, line = time.monotonic() + limit, b""
     while not line.endswith(b"\n"):

@@ -38,6 +38,7 @@ from collections.abc import Callable
 
 from . import handshake
 from .deadline import NEVER, WatchedDeadline, now
+from .handshake import LEAST_S
 from .own_status import OwnStatus, StatusLines
 
 PERIOD_S = 0.5
@@ -46,7 +47,6 @@ FOLLOW_S = 2.0
 CONNECT_S = 0.5
 """The same for a head that is followed: a node that was cut off is answered within so long, not at TCP's next try."""
 REPLY_S = 1.0
-LEAST_S = 0.05
 FOLLOW_TRIES = 3
 """How often a head that answers without a proof is asked before it is not followed: others may crowd its port."""
 LEAVES = b"\t"
