@@ -30,7 +30,7 @@ TROUBLE = "ask the node"
 GONE = ""
 """In place of the status of a node that has left."""
 
-FRESH_S = 1.5
+FRESH_S = 1.1
 """Seconds: the head's agent names the nodes whose status was confirmed longer ago. Heartbeats come twice a second, a
 status is made four times a second, and the head's agent knows the time of an arrival to a quarter of a second."""
 

@@ -264,10 +264,7 @@ class ShellNodes:
         commands.stop(self._addresses.slot(run, node), command)
 
     def fetch(self, run: Run, node: NodeName, path: str, take: Take) -> tuple[str, ...]:
-        """Send a file or folder of a node to `take`, as a tar stream.
-
-        Return what was left out, and why.
-        """
+        """Send a file or folder of a node to `take`, as a tar stream; return what was left out, and why."""
         return commands.fetch(self._addresses.slot(run, node), path, take)
 
     def visit(self, run: Run, node: NodeName, member: MemberName | None) -> tuple[str, ...]:

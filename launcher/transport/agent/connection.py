@@ -138,7 +138,7 @@ class MachineConnection:
 
     def _note_begun(self, at: float) -> None:
         for key in self._pending():
-            self.views[key].begun = self.views[key].begun or at
+            self.views[key].begin(at)
 
     def _dial(self, lines: list[bytes]) -> None:
         with self._changes:

@@ -9,13 +9,15 @@ from typing import cast
 
 from launcher.core.model.nodeset import NodeName
 from launcher.runtime.protocol import RankStatusRow, StatusReply
+from launcher.runtime.protocol_views import FRESH_S
 from launcher.transport.agent.stream import HeadStream, StreamedStatus, facts
 from launcher.transport.agent.unit_view import UnitStanding
 
 DOUBT_S = 2.0
 """Seconds without a confirmation of its status after which a node is asked directly: three heartbeats, and the quarter
 of a second to which the head's agent knows when they came. It has a second to reply until its last status is 3 s old,
-and it is unseen, as if it was always asked."""
+and it is unseen, as if it was always asked. One to which there is a connection is asked after `FRESH_S`, since that
+costs next to nothing: our own silence counts from our own question."""
 
 SILENT_S = 2.5
 """Seconds without an answer of the head's agent after which all nodes are asked: two looks."""
@@ -118,7 +120,8 @@ class DirectQuestions:
         news: list[NodeName] = []
         for node, unit in zip(self._nodes, standings, strict=True):
             status = stream.status(node)
-            if status is None or unit.acting or unit.failing or stream.unconfirmed(node) > DOUBT_S:
+            doubted = stream.unconfirmed(node) > (FRESH_S if unit.connected else DOUBT_S)
+            if status is None or unit.acting or unit.failing or doubted:
                 asked.add(node)
             elif unit.touched > unit.of and unit.touched > stream.confirmed(node) - DOUBT_S:
                 touched.append(node)

@@ -137,7 +137,11 @@ class Poller:
         """Return how each unit stands by its own replies."""
         with self._changes:
             now = time.monotonic()
-            return [self._view(client).standing(now, MISSED * PATIENCE_S) for client in clients]
+            return [self._standing(client, now) for client in clients]
+
+    def _standing(self, client: AgentClient, now: float) -> UnitStanding:
+        connected = self._connection(client).is_open
+        return self._view(client).standing(now, MISSED * PATIENCE_S, connected=connected)
 
     def newest(self, client: AgentClient) -> StatusReply:
         """Return the newest reply of a unit, as `look` does, without asking."""
@@ -245,6 +249,6 @@ def _newest(view: UnitView, now: float) -> tuple[object, float]:
     silent: StatusReply = {"ok": False, "message": f"{message}, since {since}" if since else message}
     if view.refusal is not None:
         silent["refusal"] = view.refusal.name
-    if view.reply is not None and view.of >= view.touched:
-        silent["silent"] = now - view.of
+    if (unanswered := view.silence(now)) is not None:
+        silent["silent"] = unanswered
     return silent, 0.0

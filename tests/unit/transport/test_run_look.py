@@ -207,7 +207,7 @@ def test_a_node_that_the_head_misses_is_unseen_only_once_we_have_asked_it_in_vai
     monkeypatch.setattr(poller, "PATIENCE_S", 0.3)
     stage.shell.missed, stage.shell.silent = {N5: 6.0}, {stage.addresses[N5]}
     look = stage.nodes._observer._looks[stage.run.id]
-    before = UnitStanding(of=0.0, touched=0.0, failing=0.0, missed=False, acting=False)
+    before = UnitStanding(of=0.0, touched=0.0, failing=0.0, missed=False, acting=False, connected=False)
     stage.forget()
     views = stage.look()
     assert isinstance(views[N5], Unseen)
@@ -218,7 +218,7 @@ def test_a_node_that_the_head_misses_is_unseen_only_once_we_have_asked_it_in_vai
 
 def test_a_node_that_cannot_be_asked_is_unseen_whatever_the_head_says(stage: Stage) -> None:
     look = stage.nodes._observer._looks[stage.run.id]
-    failing = UnitStanding(of=0.0, touched=0.0, failing=4.0, missed=True, acting=False)
+    failing = UnitStanding(of=0.0, touched=0.0, failing=4.0, missed=True, acting=False, connected=False)
     at = look._stream.asked + 0.1
     assert not look._is_streamed(N5, failing, at)
     assert look._is_streamed(N5, failing._replace(failing=1.0), at), "one failed login is no silence"
