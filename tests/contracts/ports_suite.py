@@ -21,6 +21,7 @@ from launcher.core.model.actions import (
     Join,
     Kill,
     Level,
+    Park,
     PowerOff,
     PowerQuery,
     Prepare,
@@ -47,7 +48,7 @@ from launcher.core.model.observation import (
     Sighting,
 )
 from launcher.core.model.receipt import Answer, Result
-from launcher.core.model.run import GangName, MemberName, Run, Slot
+from launcher.core.model.run import GangName, MemberName, Run, Slot, is_spare, spare_label
 from launcher.errors import RemoteError
 from launcher.ports import Command, LogName, Nodes, Stream
 
@@ -232,7 +233,8 @@ class NodesSuite:
         check_hearing(begun, slots)
         check_log(harness, run, slots[1])
         kill_rank_and_start_again(harness, run, slots)
-        kill_raylet_and_rejoin(harness, run, slots)
+        slots = kill_raylet_and_rejoin(harness, run, slots)
+        hand_over_to_a_spare(harness, run, slots)
         take_down(harness, run)
 
     def test_exit_statuses_are_seen(self, harness: Harness) -> None:
@@ -330,8 +332,11 @@ def kill_rank_and_start_again(harness: Harness, run: Run, slots: tuple[Slot, ...
     assert running(harness.nodes.look(run), slots, 2)
 
 
-def kill_raylet_and_rejoin(harness: Harness, run: Run, slots: tuple[Slot, ...]) -> None:
-    """Check that a killed raylet takes its rank along, that Ray notices, and that a new one heals the group."""
+def kill_raylet_and_rejoin(harness: Harness, run: Run, slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
+    """Check that a killed raylet takes its rank along, that Ray notices, and that a new one heals the group.
+
+    Answer the slots as they are then.
+    """
     lost = slots[1]
     answer = kill(harness, run, lost.node, Level.GENERATION, lost.member, generation=GENERATION)
     assert answer.result is Result.KILLED
@@ -344,6 +349,34 @@ def kill_raylet_and_rejoin(harness: Harness, run: Run, slots: tuple[Slot, ...]) 
     join(harness, run, healed)
     harness.until(run, lambda seen: group_state(seen) is GroupState.CREATED)
     check_bundles(harness, run, (slots[0], healed))
+    return slots[0], healed
+
+
+def hand_over_to_a_spare(harness: Harness, run: Run, slots: tuple[Slot, ...]) -> None:
+    """Check that a spare which Ray holds takes no bundle, and takes one for its label once it is let go."""
+    spare = Slot(
+        member=slots[1].member,
+        node=run.placement.slices[0].spares[0],
+        generation=slots[1].generation + 1,
+        spare=True,
+    )
+    name = spare_label(spare.generation)
+    assert claim(harness, run, spare.node).result is Result.DONE
+    assert prepare(harness, run, spare.node, 1).result is Result.DONE
+    harness.until(run, lambda seen: setup(seen, spare.node) is Phase.DONE)
+    join(harness, run, spare)
+    harness.until(run, lambda seen: alive(seen, run, spare))
+    for _ in range(2):
+        assert harness.nodes.perform(run, Park(reason=REASON, slot=spare)).result is Result.DONE
+    harness.until(run, lambda seen: state_of(seen, name) is GroupState.CREATED)
+    assert harness.nodes.perform(run, unreserve(run)).result is Result.DONE
+    harness.until(run, lambda seen: group_state(seen) in (None, GroupState.REMOVED))
+    labels = (label(run, slots[0]), name)
+    assert harness.nodes.perform(run, replace(reserve(run), labels=labels)).result is Result.DONE
+    assert group_state(harness.nodes.look(run)) is GroupState.PENDING
+    assert harness.nodes.perform(run, Unreserve(reason=REASON, slice=name)).result is Result.DONE
+    harness.until(run, lambda seen: group_state(seen) is GroupState.CREATED)
+    check_bundles(harness, run, (slots[0], spare))
 
 
 def take_down(harness: Harness, run: Run) -> None:
@@ -443,11 +476,16 @@ def head(seen: Sighting) -> Head:
 
 
 def group_state(seen: Sighting) -> GroupState | None:
-    return next((report.state for report in head(seen).groups), None)
+    """The state of the placement group of the only slice."""
+    return next((report.state for report in head(seen).groups if not is_spare(report.slice)), None)
+
+
+def state_of(seen: Sighting, name: str) -> GroupState | None:
+    return next((report.state for report in head(seen).groups if report.slice == name), None)
 
 
 def label(run: Run, slot: Slot) -> str:
-    return next(member.label for member in run.members() if member.name == slot.member)
+    return next(slot.label(member) for member in run.members() if member.name == slot.member)
 
 
 def alive(seen: Sighting, run: Run, slot: Slot) -> bool:

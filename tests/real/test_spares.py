@@ -48,12 +48,11 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 
 
 def events(desk: Desk) -> list[dict[str, Any]]:
-    lines = desk.run("events", "spared", "-o", "jsonl").stdout.splitlines()
-    return [json.loads(line) for line in lines]
+    return list(json.loads(desk.run("events", "spared", "-o", "json").stdout))
 
 
 def held(desk: Desk) -> set[str]:
-    """The nodes whose raylets Ray holds."""
+    """The nodes whose raylets Ray has held."""
     done = (one["subject"] for one in events(desk) if one["kind"] == "receipt" and one["message"].startswith("done"))
     return {subject.split(":")[1].split("#")[0] for subject in done if subject.startswith("park:")}
 

@@ -17,6 +17,7 @@ _VERBS: Mapping[ActionKind | Level | Unit, tuple[str, str]] = {
     "prepare": ("prepare", "started to prepare"),
     "start_head": ("start the Ray head", "started the Ray head"),
     "join": ("start the raylet on", "started the raylet on"),
+    "park": ("hold the spare", "requested the hold of the spare"),
     "reserve": ("reserve", "requested the reservation of"),
     "unreserve": ("cancel the reservation of", "cancelled the reservation of"),
     "verify": ("verify the reservation of", "verified the reservation of"),

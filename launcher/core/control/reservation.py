@@ -46,7 +46,7 @@ def reserve_slices(tick: Tick) -> None:
     for group in groups.values() if tick.head() is not None else ():
         if is_spare(group.slice):
             if group.slice not in held and group.state is not GroupState.REMOVED:
-                _remove(tick, group.slice, Why.REPLACE, f"no spare is held by {group.slice} any more")
+                _remove(tick, group.slice, Why.START, f"no spare is held by {group.slice} any more")
             continue
         if group_of(group.slice) not in ours:
             continue  # a driver makes groups of its own, which may have no name

@@ -3,7 +3,9 @@
 import pytest
 
 from launcher.cli.output.events import MAX_CHARS, event_lines
+from launcher.core.model.action_key import key_of
 from launcher.store.journal import Event, EventKind, OtherKind
+from tests.unit.core.model.test_action_key import EVERY_ACTION
 
 
 def event(kind: EventKind | OtherKind, subject: str, message: str, **more: object) -> Event:
@@ -49,6 +51,12 @@ def lines(*events: Event) -> list[str]:
 )
 def test_an_entry_is_a_sentence(kind: EventKind, subject: str, message: str, line: str) -> None:
     assert lines(event(kind, subject, message)) == [line]
+
+
+@pytest.mark.parametrize("key", [str(key_of(action)) for action in EVERY_ACTION])
+def test_what_is_done_is_said_of_every_kind_of_action(key: str) -> None:
+    intent, receipt = lines(event(EventKind.INTENT, key, "why")), lines(event(EventKind.RECEIPT, key, "done"))
+    assert intent != receipt, "each has its words"
 
 
 def test_neighbours_that_differ_in_their_node_share_a_line() -> None:
