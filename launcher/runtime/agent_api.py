@@ -54,6 +54,7 @@ from .protocol import (
     mismatch,
 )
 from .protocol_files import WORKERS, AgentSpec, EnvironmentRequest
+from .ray_program import RayProgram
 from .redact import SecretFilter
 from .status_board import StatusBoard
 from .supervision import Supervision
@@ -77,13 +78,12 @@ class AgentApi:
         self._filter = SecretFilter(self._secrets)
         log = folder / "log"
         self._setup = WatchedProgram(children, folder, log / "provision.log", folder / "setup.json", staged=True)
-        self._ray = WatchedProgram(children, folder, log / LOGS["ray_start"])
+        self._ray = RayProgram(children, folder, log / LOGS["ray_start"])
         supervisor = WatchedProgram(children, folder, log / LOGS["supervisor"])
         self._supervision = Supervision(supervisor, self._ray, self._scratch)
         self._mounts = mounts.Mounts(WatchedProgram(children, folder, log / "mounts.log"), folder, spec)
-        self._block = block
+        self._block, self._images = block, FixedImages()
         self._deadline = self._secrets.with_name("deadline")
-        self._images = FixedImages()
         here = RunHere(folder, spec, self._base, self._secrets)
         self._preparation = Preparation(here, self._programs, self._setup, self._mounts, self._images)
         self._fences = Fences(folder / agent_folders.FENCES)

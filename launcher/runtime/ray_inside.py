@@ -4,6 +4,7 @@ The agent watches this process in place of the part, which ends with it (`ray_gu
 """
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import cast
@@ -38,6 +39,8 @@ def _run(folder: Path, group: str, log: str, part: str, rest: list[str]) -> int:
     own = Path(given["secrets"]).parent / f"{part}.{os.getpid()}"
     own.mkdir(mode=0o700, exist_ok=True)
     env = image_ray.variables(os.environ, _of_user(folder, given) if part == "ray_start" else {})
+    if "--head" in rest:
+        rest, env = image_ray.of_head(rest, Path(agent["scratch"]), own.parent), {**env, **image_ray.SMALL_LOGS}
     program = Place(folder, spec, state, given["base"]).start(
         own,
         env,
@@ -47,7 +50,10 @@ def _run(folder: Path, group: str, log: str, part: str, rest: list[str]) -> int:
         at=os.getcwd(),  # Ray's agents overwrite their mark: they are found by this folder
     )
     sys.stdout.flush()
-    return program.wait()
+    try:
+        return program.wait()
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
 
 
 def _of_user(folder: Path, given: EnvironmentReply) -> dict[str, str]:

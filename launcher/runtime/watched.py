@@ -29,6 +29,7 @@ class WatchedProgram:
         self._pid: int | None = None
         self._generation = 0
         self._code: int | None = None
+        self._reported: int | None = None
 
     @property
     def running(self) -> bool:
@@ -68,7 +69,7 @@ class WatchedProgram:
 
         `message` is its stage at first.
         """
-        self._code, self._generation = None, generation
+        self._code, self._reported, self._generation = None, None, generation
         self.set_stage(message)
         if self._done:
             self._done.unlink(missing_ok=True)
@@ -79,7 +80,7 @@ class WatchedProgram:
                     files.write(self._done, {"code": code})
                 except OSError:  # a full disk must not end the agent; it remembers, the next one runs it again
                     logging.exception("cannot write `%s`", self._done)
-            self._pid, self._code = None, code
+            self._pid, self._code = None, code if self._reported is None else self._reported
 
         self._pid = -1  # it may end before `spawn` has answered
         try:
@@ -98,8 +99,9 @@ class WatchedProgram:
         if self._staged:
             stage.write(self._folder, message)
 
-    def kill(self) -> None:
-        """Kill the program, if it runs."""
+    def kill(self, code: int | None = None) -> None:
+        """Kill the program, if it runs; report `code` in place of how that ends it."""
+        self._reported = code
         if self._pid is not None and self._pid > 0:
             os.kill(self._pid, signal.SIGKILL)  # a child of ours that is not reaped: the number is still its own
 
