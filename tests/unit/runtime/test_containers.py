@@ -17,9 +17,9 @@ from launcher.runtime.containers import image_ray, keep
 from launcher.runtime.containers.docker import Docker, repository
 from launcher.runtime.containers.engines import Creation, EngineError, variables
 from launcher.runtime.containers.enter import variables_text
+from launcher.runtime.containers.fixed_images import FixedImages
 from launcher.runtime.containers.images import NodeImage, said
 from launcher.runtime.containers.keep import MADE_OF, Containers
-from launcher.runtime.containers.pins import FixedImages
 from launcher.runtime.containers.podman import Podman
 from launcher.runtime.protocol_containers import ContainerSpec
 
