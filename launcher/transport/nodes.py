@@ -241,7 +241,9 @@ class ShellNodes:
 
     def inspect(self, run: Run, node: NodeName) -> Health | Unseen:
         """Return what a node shows of its own health."""
-        return inspect.inspect(self._addresses.slot(run, node), self._addresses.environment(run).index.nodes[node])
+        found = inspect.inspect(self._addresses.slot(run, node), self._addresses.environment(run).index.nodes[node])
+        self._observer.also_ask(run, node)
+        return found
 
     def read_log(self, run: Run, node: NodeName, log: LogName, offset: int) -> LogPart:
         """Return a piece of a log from a byte offset on.

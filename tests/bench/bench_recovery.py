@@ -72,7 +72,7 @@ def main() -> None:
             mine, theirs = statistics.median(ours), statistics.median(alone)
             limit = statistics.median(noticed) + BESIDE_S if kind.limit is None else kind.limit
             print(
-                f"{case}: ours {mine:.1f} s, {mine / limit:.2f} of its limit ({limit:.1f} s); Ray alone {theirs:.1f}, "
+                f"{case}: {mine:.1f} s, {mine / limit:.2f} of its limit ({limit:.1f} s); Ray alone {theirs:.1f} s, "
                 f"{theirs / mine:.1f}x; ours {_row(ours)}, Ray {_row(alone)}"
                 f"{f', Ray notices after {_row(noticed)}' if kind.limit is None else ''}; "
                 f"load {before:.1f} before and {_load():.1f} after, on {os.cpu_count()} cores",

@@ -111,8 +111,8 @@ class Stage:
 
     # the play
 
-    def up(self) -> None:
-        """Launch, and wait until every rank runs and counts."""
+    def up(self, *, hot: bool = True) -> None:
+        """Launch, and wait until every rank runs and counts; and, for a `hot` one, until every spare is held in Ray."""
         file = self.desk.task(self.name, self._task())
         up = self.desk.run("up", str(file), "-d", "-y", "-i", str(self.desk.inventory))
         assert up.returncode == 0, up.stderr
@@ -120,6 +120,19 @@ class Stage:
         assert self.first["state"] == "running", self.desk.run("events", self.name).stdout
         for rank in self.first["ranks"]:
             until(lambda rank=rank: (self.shared / f"saved-{rank['rank']}").exists(), AMPLE_S)  # type: ignore[misc]
+        if hot:
+            until(lambda: self._held() >= self._spares(), AMPLE_S)
+
+    def _held(self) -> int:
+        """How many spares Ray holds."""
+        return sum(1 for one in self._events() if one["kind"] == "receipt" and one["subject"].startswith("park:"))
+
+    def _spares(self) -> int:
+        """How many nodes of the fleet the run has and does not use at first."""
+        told = self.told["task"]
+        slices = told.get("slices", 1)
+        racks = min(slices, len({node.partition("-")[0] for node in self.hosts}))
+        return int(told.get("spares", 0) * slices + told.get("spares_per_rack", 0) * racks)
 
     def strike(self, scale: Callable[[float], float] = lambda lasts: lasts) -> None:
         """Let the faults and orders come, each at its time after the first; `scale` shortens what would last long."""
