@@ -157,7 +157,7 @@ bench: $(READY)
 	@$(BIN)/python tests/bench/bench_loop.py
 	@$(BIN)/python tests/bench/bench_run_size.py
 	@$(BIN)/python tests/bench/bench_ray_limit.py
-	@$(BIN)/python tests/bench/bench_ray_limit.py record
+	@$(BIN)/python tests/bench/record_ray_limit.py
 	@$(BIN)/python tests/bench/bench_scale.py
 	@$(BIN)/python tests/bench/bench_launch.py
 	@$(BIN)/python tests/bench/bench_launch.py --bastion
