@@ -17,7 +17,7 @@ from launcher.core.model.actions import Reason, Reserve, Unreserve, Verify, Why
 from launcher.core.model.observation import GroupReport, GroupState, Head
 from launcher.core.model.placement import Slice, group_of
 from launcher.core.model.receipt import Bundle
-from launcher.core.model.run import is_spare, spare_label
+from launcher.core.model.run import Member, is_spare, spare_label
 
 _UP = (Condition.READY, Condition.SERVING, Condition.FINISHED)
 
@@ -89,6 +89,8 @@ def _reserve(tick: Tick, part: Slice, group: GroupReport | None) -> None:
     if tick.in_flight.has(ActionKey("reserve", slice=part.key)):
         return  # by its labels of then: whether they are those of now is seen once the group is there
     if part.key in record.stale and not removed:
+        if any(_goes_on(tick, member) for member in tick.index.by_slice[part.key]):
+            return  # Ray ends whatever runs in a group that is removed
         tick.do(Unreserve(reason=_why_stale(tick, part), slice=part.key))
         return
     record.stale.discard(part.key)
@@ -103,6 +105,11 @@ def _reserve(tick: Tick, part: Slice, group: GroupReport | None) -> None:
             _verify(tick, part, group)
     else:
         _hasten(tick, part, group)
+
+
+def _goes_on(tick: Tick, member: Member) -> bool:
+    """Whether a rank runs whose attempt goes on."""
+    return condition(tick, member) is Condition.SERVING and not tick.gang_of(member).broken
 
 
 def _why_stale(tick: Tick, part: Slice) -> Reason:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from launcher.core.control import slice_count
 from launcher.core.control.conditions import Condition
 from launcher.core.control.slots.handover import give
-from launcher.core.control.slots.spare_raylets import goes_back, raylet_of
+from launcher.core.control.slots.spare_raylets import goes_back, raylet_of, taken_over
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import CONNECT_S, EXPIRED_S, TRIES
 from launcher.core.model.action_key import ActionKey, key_of
@@ -159,7 +159,7 @@ def replace_node(tick: Tick, member: Member, why: Why, message: str, evidence: E
         tick.record.stale.update(one.slice_key for one in tick.index.colocated(member))
     part = tick.index.home(member)
     tick.retries.pop(ActionKey("add_spare", slice=part.key), None)
-    give(tick, member, new, raylet_of(tick, new))
+    give(tick, member, new, taken_over(tick, member, new))
 
 
 def _without_spare(tick: Tick, member: Member, evidence: Evidence) -> None:

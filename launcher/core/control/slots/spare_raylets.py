@@ -53,6 +53,16 @@ def goes_back(tick: Tick, name: NodeName) -> bool:
     return tick.in_flight.has(key) or key in tick.actions
 
 
+def taken_over(tick: Tick, member: Member, node: NodeName) -> int | None:
+    """Return the generation of the raylet with which a slot goes on at a spare; None where it has to start one.
+
+    Ray ends whatever runs in a placement group that is removed, so no rank of a slice there may go on meanwhile.
+    """
+    slices = {one.slice_key for one in tick.index.colocated(member)}
+    gangs = [tick.gang_of(one) for key in slices for one in tick.index.by_slice[key]]
+    return raylet_of(tick, node) if all(gang.broken or gang.attempt == 0 for gang in gangs) else None
+
+
 def other_raylet(tick: Tick, node: NodeName, generation: int | None) -> int | None:
     """Return the generation of a raylet that runs on a node and is not the one that is wanted there; None without."""
     agent = tick.agent(node)
@@ -82,7 +92,7 @@ def _go_on(tick: Tick, node: NodeName, agent: AgentReport, groups: dict[str, Gro
     match agent.setup.phase:
         case Phase.ABSENT:
             tick.do(Prepare(reason=reason, node=node, member=member.name))
-        case Phase.DONE:
+        case Phase.DONE if _one_gang(tick, member):
             _join(tick, node, agent, member, reason)
         case _:
             return  # it runs; or it failed, which is judged when the node is needed
@@ -114,6 +124,11 @@ def _join(tick: Tick, node: NodeName, agent: AgentReport, member: Member, reason
         wanted = record.spares[node] = tick.new_generation()
     record.joined.add(node)
     tick.do(Join(reason=reason, slot=_slot(member, node, wanted)))
+
+
+def _one_gang(tick: Tick, member: Member) -> bool:
+    """Whether all ranks of a slice restart together: else a slot there never goes on with the raylet of a spare."""
+    return len({tick.index.gangs[one.name] for one in tick.index.by_slice[member.slice_key]}) == 1
 
 
 def _slot(member: Member, node: NodeName, generation: int) -> Slot:

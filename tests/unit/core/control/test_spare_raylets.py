@@ -6,7 +6,8 @@ from launcher.core.control.reconcile import Decision
 from launcher.core.model.actions import Join, Kill, Level, Park, Reserve
 from launcher.core.model.observation import GroupReport, GroupState, Head, HeadSeen, Phase, RayNode, Step
 from launcher.core.model.receipt import Bundle, Result
-from launcher.core.model.run import MemberName, spare_label
+from launcher.core.model.run import GangName, MemberName, spare_label
+from launcher.core.model.task import RecoveryPolicy, RestartWith
 from tests.situations import DONE, UP, Situation, key, kinds, make_run, name
 from tests.unit.core.control.kernel import LOST, holder, serving, wait
 
@@ -178,3 +179,18 @@ def test_a_spare_that_leaves_takes_its_hold_in_ray_with_it() -> None:
     decision = here.decide()
     assert SPARE not in here.record.spares
     assert {"release:slot:r1-n3", "unreserve:spare.1"} <= set(kinds(decision))
+
+
+def test_where_ranks_restart_one_by_one_a_spare_is_prepared_only_and_no_group_is_removed_under_a_neighbour() -> None:
+    policy = RecoveryPolicy(node_attempts=0, restart_with=RestartWith.MEMBER)
+    here = serving(make_run(slices=1, recovery=policy))
+    here.agent(SPARE, setup=DONE)
+    assert here.decide().actions == ()
+    here.record.spares[SPARE] = 1  # one that is up all the same is not taken over
+    here.agent(SPARE, ray=replace(UP, generation=1))
+    end = Step(phase=Phase.FAILED, exit_code=1)
+    here.agent(LOST, ray=end)
+    for _ in range(5):
+        assert not [action for action in here.decide().actions if action.kind == "unreserve" and "main" in key(action)]
+    assert (holder(here), here.record.slots[MemberName("main/1")].spare) == (SPARE, False)
+    assert here.record.gangs[GangName("main/0")].broken is None
