@@ -33,7 +33,7 @@ from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Observation, Seen, Unseen
 from launcher.core.model.operator_requests import RequestKind
 from launcher.core.model.record import Record
-from launcher.core.model.run import Cause, GangName, Run, RunState, Wanted, is_spare
+from launcher.core.model.run import Cause, GangName, MemberName, Run, RunState, Wanted, is_spare
 from launcher.core.model.run_index import index_of
 from launcher.core.model.simulation import Fault, FaultKind, SimSettings
 from launcher.core.model.task import Group, OnNoSpare, RecoveryPolicy, RestartWith
@@ -426,6 +426,38 @@ def test_one_crash_at_every_step_of_a_small_run_changes_nothing_about_its_end(
     here, decision = play(run, [Crash(tick=tick, until=until, lose=lose)])
     assert decision.state is RunState.SUCCEEDED
     assert here.record.gangs[GangName("run")].attempt == 1
+
+
+@pytest.mark.parametrize("lose", [True, False], ids=["receipt-lost", "receipt-kept"])
+@pytest.mark.parametrize("until", range(4))
+@pytest.mark.parametrize("tick", range(0, 14, 2))
+def test_one_crash_at_every_step_of_a_slot_that_goes_to_a_spare_changes_nothing(
+    tick: int, until: int, lose: bool
+) -> None:
+    """Two losses one after the other, each with a spare that is up; ticks are counted from the first loss on."""
+    run = make_run(slices=1, spares=2, recovery=RecoveryPolicy(node_attempts=0))
+    faults = tuple(
+        Fault(at=at, node=NodeName(node), fault=FaultKind.RAYLET_KILLED)
+        for at, node in ((40.0, "r1-n2"), (60.0, "r1-n3"))
+    )
+    run = replace(run, fleet=replace(run.fleet, sim=SimSettings(run_s=60.0, faults=faults)))
+    here = Play(run, (AT_ONCE,), hall(run))
+    here.drive(lambda decision: "r1-n2" in decision.record.failed_nodes)
+    assert here.record.spares.keys() <= {"r1-n3", "r1-n4"}
+    for at in range(600):
+        before, seen = here.record, here.observe()
+        crashes_now = at == tick
+        decision = here.tick(seen=seen, until=until, lose=lose) if crashes_now else here.tick(seen=seen)
+        hold_to_rules(here, before, seen, decision)
+        if crashes_now:
+            here.crash()
+        elif decision.state.final:
+            break
+        else:
+            here.clock.wait(decision.wake_at, lambda: False)
+    slot = here.record.slots[MemberName("main/1")]
+    assert (decision.state, slot.node, slot.spare) == (RunState.SUCCEEDED, "r1-n4", True)
+    assert here.record.gangs[GangName("run")].attempt == 3
 
 
 LASTING = (FaultKind.POWER_CUT, FaultKind.LINK_DOWN, FaultKind.DISK_FULL, FaultKind.GPU_LOST, FaultKind.RAYLET_KILLED)

@@ -58,7 +58,9 @@ class Stage:
             head = {"address": self.rig.head.address, "host_key": self.rig.head.fingerprint}
             lines.append(f"head: {json.dumps(head)}")
         if self.told["fleet"].get("fence"):
-            lines.append(f"fence_command: {self._fence()}")
+            lines.append(f"fence_command: {self._switch('fence', self.rig.fence_command)}")
+        if self.told["fleet"].get("query"):
+            lines.append(f"power_query: {self._switch('query', self.rig.power_query)}")
         lines.append("racks:")
         for rack in sorted({node.partition("-")[0] for node in self.hosts}):
             ours = {node: host for node, host in self.hosts.items() if node.startswith(f"{rack}-")}
@@ -75,11 +77,11 @@ class Stage:
                     host.set_hardware(cluster_uuid=domain)
         return "\n".join(lines) + "\n"
 
-    def _fence(self) -> str:
+    def _switch(self, name: str, command: str) -> str:
         """The rig's power switch knows hosts by their own names, not by the scenario's."""
-        script = self.shared / "fence"
+        script = self.shared / name
         lines = [f'if [ "$1" = {node} ]; then set -- {host.name}; fi\n' for node, host in self.hosts.items()]
-        script.write_text("#!/bin/sh\n" + "".join(lines) + f"exec {self.rig.fence_command.format(node='$1')}\n")
+        script.write_text("#!/bin/sh\n" + "".join(lines) + f"exec {command.format(node='$1')}\n")
         script.chmod(0o755)
         return f"{script} {{node}}"
 
@@ -109,8 +111,8 @@ class Stage:
 
     # the play
 
-    def up(self) -> None:
-        """Launch, and wait until every rank runs and counts."""
+    def up(self, *, hot: bool = True) -> None:
+        """Launch, and wait until every rank runs and counts; and, for a `hot` one, until every spare is held in Ray."""
         file = self.desk.task(self.name, self._task())
         up = self.desk.run("up", str(file), "-d", "-y", "-i", str(self.desk.inventory))
         assert up.returncode == 0, up.stderr
@@ -118,6 +120,19 @@ class Stage:
         assert self.first["state"] == "running", self.desk.run("events", self.name).stdout
         for rank in self.first["ranks"]:
             until(lambda rank=rank: (self.shared / f"saved-{rank['rank']}").exists(), AMPLE_S)  # type: ignore[misc]
+        if hot:
+            until(lambda: self._held() >= self._spares(), AMPLE_S)
+
+    def _held(self) -> int:
+        """How many spares Ray holds."""
+        return sum(1 for one in self._events() if one["kind"] == "receipt" and one["subject"].startswith("park:"))
+
+    def _spares(self) -> int:
+        """How many nodes of the fleet the run has and does not use at first."""
+        told = self.told["task"]
+        slices = told.get("slices", 1)
+        racks = min(slices, len({node.partition("-")[0] for node in self.hosts}))
+        return int(told.get("spares", 0) * slices + told.get("spares_per_rack", 0) * racks)
 
     def strike(self, scale: Callable[[float], float] = lambda lasts: lasts) -> None:
         """Let the faults and orders come, each at its time after the first; `scale` shortens what would last long."""
@@ -207,6 +222,11 @@ class Stage:
         self._later(1.0, again)
         return lambda: None
 
+    def _agent_killed(self, host: Host, node: str, fault: Mapping[str, Any]) -> None:
+        for process in host.processes(self.name):
+            if process.argv[-4:-2] == ("agent", "serve") and "/head" not in process.argv[-2]:
+                host.kill(process.pid)
+
     def _raylet_stopped(self, host: Host, node: str, fault: Mapping[str, Any]) -> Callable[[], None]:
         stopped = self._ours(host, "raylet")
         for pid in stopped:
@@ -237,6 +257,22 @@ class Stage:
     def _power_cut(self, host: Host, node: str, fault: Mapping[str, Any]) -> Callable[[], None]:
         host.power_cut()
         return lambda: None if host.on else host.boot()
+
+    def _host_paused(self, host: Host, node: str, fault: Mapping[str, Any]) -> Callable[[], None]:
+        """As a virtual machine that is moved: nothing runs there, and nothing that is sent to it arrives."""
+        host.drop(True)
+        stopped = [one.pid for one in host.processes() if one.state != "Z"]
+        for pid in stopped:
+            host.freeze(pid)
+
+        def cure() -> None:
+            host.drop(False)
+            living = {one.pid for one in host.processes()}
+            for pid in stopped:
+                if pid in living:
+                    host.thaw(pid)
+
+        return cure
 
     def _link_down(self, host: Host, node: str, fault: Mapping[str, Any]) -> Callable[[], None]:
         host.drop(True)

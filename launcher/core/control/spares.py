@@ -6,7 +6,7 @@ from dataclasses import replace
 from launcher.core.control import slice_count
 from launcher.core.control.conditions import Condition
 from launcher.core.control.slots.handover import give
-from launcher.core.control.slots.spare_raylets import raylet_of
+from launcher.core.control.slots.spare_raylets import goes_back, raylet_of
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import CONNECT_S, EXPIRED_S, TRIES
 from launcher.core.model.action_key import ActionKey, key_of
@@ -103,12 +103,6 @@ def return_surplus(tick: Tick) -> None:
             for name in found[asked:]:
                 reason = Reason(why=Why.REPLACE, message=f"{name} is not needed: {place}, as the task asks for")
                 tick.do(ReturnSpare(reason=reason, node=name))
-
-
-def goes_back(tick: Tick, name: NodeName) -> bool:
-    """Whether a node is being given back: no slot may go there any more."""
-    key = ActionKey("return_spare", node=name)
-    return tick.in_flight.has(key) or key in tick.actions
 
 
 def _idle_well(tick: Tick, part: Slice) -> list[NodeName]:

@@ -2,7 +2,7 @@
 
 from launcher.core.control import spares
 from launcher.core.control.conditions import Condition, needed
-from launcher.core.control.slots.spare_raylets import other_raylet, raylet_kill
+from launcher.core.control.slots.spare_raylets import goes_back, other_raylet, raylet_kill
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import CONNECT_S, EXPIRED_S, PATIENCE_S
 from launcher.core.model.actions import Acquire, Join, Prepare, Reason, Release, Why
@@ -30,7 +30,7 @@ def acquire_leases(tick: Tick) -> None:
     wanted = [
         name
         for name in tick.index.slice_of
-        if name not in record.failed_nodes and name not in spare and not (returning and spares.goes_back(tick, name))
+        if name not in record.failed_nodes and name not in spare and not (returning and goes_back(tick, name))
     ]
     fenced = {kill.node for kill in tick.kills.values()}
     for name in wanted:

@@ -34,7 +34,7 @@ def start_spares(tick: Tick) -> None:
     groups = {group.slice: group for group in head.groups}
     for node in idle:
         agent = tick.agent(node)
-        if agent is not None and node in record.leased:
+        if agent is not None and node in record.leased and not goes_back(tick, node):
             _go_on(tick, node, agent, groups)
 
 
@@ -45,6 +45,12 @@ def raylet_of(tick: Tick, node: NodeName) -> int | None:
         return None
     gone = tick.ray.get((spare_label(generation), generation)) is False
     return None if gone or agent.ray.generation != generation else generation
+
+
+def goes_back(tick: Tick, name: NodeName) -> bool:
+    """Whether a node is being given back: nothing may start there any more."""
+    key = ActionKey("return_spare", node=name)
+    return tick.in_flight.has(key) or key in tick.actions
 
 
 def other_raylet(tick: Tick, node: NodeName, generation: int | None) -> int | None:
