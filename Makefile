@@ -153,8 +153,11 @@ bench: $(READY)
 	@$(BIN)/python tests/bench/bench_fragmentation.py
 	@$(BIN)/python tests/bench/bench_start.py
 	@$(BIN)/python tests/bench/bench_fleet.py
+	@$(BIN)/python tests/bench/bench_fleet_size.py
 	@$(BIN)/python tests/bench/bench_loop.py
 	@$(BIN)/python tests/bench/bench_run_size.py
+	@$(BIN)/python tests/bench/bench_ray_limit.py
+	@$(BIN)/python tests/bench/bench_ray_limit.py record
 	@$(BIN)/python tests/bench/bench_scale.py
 	@$(BIN)/python tests/bench/bench_launch.py
 	@$(BIN)/python tests/bench/bench_launch.py --bastion

@@ -68,9 +68,8 @@ class Nodes(Protocol):
         DONE means: the lease is ours (Acquire; HELD names the holder, and since when), the setup was started (Prepare),
         `ray start` was started (StartHead, Join), Ray was asked (Park, Reserve, Unreserve), Ray has answered with the
         bundles (Verify), every rank has started (Start), the signal was sent (Signal). Kill and Release end as KILLED,
-        with two empty scans as proof, PowerOff as POWERED_OFF where the `fence_command` ended with
-        0. Ends that take longer, as
-        of a setup or a raylet, are seen by `look`.
+        with two empty scans as proof, PowerOff as POWERED_OFF where the `fence_command` ended with 0, and PowerQuery
+        where the `power_query` did. Ends that take longer, as of a setup or a raylet, are seen by `look`.
         """
 
     def together(self) -> AbstractContextManager[None]:

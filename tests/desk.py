@@ -13,6 +13,7 @@ from typing import Any
 
 from launcher.store.status_reads import StatusReader
 from launcher.store.store import Store
+from tests import forked
 
 AMPLE_S = 150.0
 
@@ -64,9 +65,8 @@ class Desk:
 
     def run(self, *args: str) -> "subprocess.CompletedProcess[str]":
         """Run the command to its end."""
-        with self.begin(*args) as process:
-            out, err = process.communicate(timeout=AMPLE_S)
-            return subprocess.CompletedProcess(args, process.returncode, out, err)
+        code, out, err = forked.run(args, env=self.env, folder=Path.cwd(), timeout=AMPLE_S)
+        return subprocess.CompletedProcess(args, code, out, err)
 
     def status(self, name: str) -> dict[str, Any]:
         """What is said of a run."""

@@ -164,7 +164,7 @@ def store_files(context: AdmissionContext, request: Request, run: Run) -> None:
     home = context.store.home
     try:
         write_secrets(secrets_file(home, run.id), request.secrets)
-        upload_buckets(run, request.secrets)
+        upload_buckets(context.listener, run, request.secrets)
         for path in copy_files(home, run):
             message = f"`{path}` was written while it was copied: nodes may get parts of the old and of the new one"
             context.store.journal.warn(run.id, "files", message, time.time())

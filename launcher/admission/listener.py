@@ -134,6 +134,22 @@ class DoesNotFitNow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BucketUpload:
+    """How far the upload of a local path to a bucket is, in bytes, every two seconds; `more` is said of it besides."""
+
+    path: str
+    url: str
+    copied: int
+    total: int
+    more: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketsUploaded:
+    """All uploads to buckets are over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CloneBegun:
     """The workdir is being cloned from a git repository, which can take minutes."""
 
@@ -177,6 +193,8 @@ Notice: TypeAlias = (
     | TaskPlaced
     | DoesNotFitNow
     | CloneBegun
+    | BucketUpload
+    | BucketsUploaded
     | FilesWeighed
     | NodesLost
     | ResizePlanned

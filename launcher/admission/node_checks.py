@@ -131,7 +131,17 @@ def needs_of(task: Task, engine: Engine | None) -> TaskNeeds:
         folders=_folders(task),
         containers=tuple(dict.fromkeys(containers)),
         mounts=any(one.mode is not MountMode.COPY for one in task.bucket_mounts.values()),
+        head=_of_head(task, engine),
+        ray=task.ray_group is None,
     )
+
+
+def _of_head(task: Task, engine: Engine | None) -> tuple[ContainerNeed, ...]:
+    """Return the container of a head whose Ray is that of an image."""
+    if task.ray_group is None or (one := task.ray_group.container) is None:
+        return ()
+    image = one.image if one.source is ImageSource.REGISTRY else ""
+    return (ContainerNeed(engine=one.engine or engine, image=image),)
 
 
 def _folders(task: Task) -> tuple[str, ...]:
@@ -158,7 +168,7 @@ def _as_probed(fleet: Inventory, node: Node) -> Node:
 
 
 def _judged(fleet: Inventory, node: Node, facts: Facts | Unknown, needs: TaskNeeds) -> Examined:
-    wanted = NOTHING if node.name == HEAD else needs  # no container and no mount of a bucket is on it
+    wanted = needs.of_head if node.name == HEAD else needs
     findings = check_node(facts, node, ports=_pinned(fleet, node, facts), needs=wanted)
     if fleet.capabilities.this_machine:
         # Findings about this machine are reported, but do not stop a start: there is no other machine.

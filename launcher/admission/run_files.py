@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from launcher.admission.listener import AdmissionListener, CloneBegun, FilesWeighed
+from launcher.admission.listener import AdmissionListener, BucketsUploaded, BucketUpload, CloneBegun, FilesWeighed
+from launcher.core.model.buckets import BucketMount
 from launcher.core.model.inventory import Inventory
 from launcher.core.model.run import Run
 from launcher.core.model.task import Task
@@ -46,10 +47,15 @@ def copy_files(home: Path, run: Run) -> tuple[str, ...]:
     return files.keep(home, run).changed if _sends_files(run.task, run.fleet) else ()
 
 
-def upload_buckets(run: Run, secrets: Mapping[str, str]) -> None:
-    """Upload what a task's buckets are to hold before nodes use them; LaunchError."""
+def upload_buckets(listener: AdmissionListener, run: Run, secrets: Mapping[str, str]) -> None:
+    """Upload what a task's buckets are to hold before nodes use them, and report how far that is; LaunchError."""
+
+    def tell(mount: BucketMount, path: str, copied: int, total: int, more: str) -> None:
+        listener.notify(BucketUpload(path=path, url=mount.url, copied=copied, total=total, more=more))
+
     if not run.fleet.capabilities.imaginary:
-        buckets.upload(run, secrets)
+        buckets.upload(run, secrets, tell)
+        listener.notify(BucketsUploaded())
 
 
 def _sends_files(task: Task, fleet: Inventory) -> bool:

@@ -28,7 +28,7 @@ _OPTION = re.compile(rf"(?P<name>--[A-Za-z][\w-]*) +{_VALUE}")
 _HEADER = re.compile(r"\b(?P<name>Bearer|Basic) +(?P<value>[\w.~+/=-]+)", re.IGNORECASE)
 
 VARIABLES = ("envs", "env")
-FENCE = "fence_command"
+POWER = ("fence_command", "power_query")
 
 
 def distinct(value: str) -> bool:
@@ -99,7 +99,7 @@ class Redactor:
         return self._string(value) if isinstance(value, str) else value
 
     def _item(self, name: str, value: Any) -> Any:
-        if name == FENCE and value is not None:  # decisions depend only on whether there is one
+        if name in POWER and value is not None:  # decisions depend only on whether there is one
             return HIDDEN
         if name in VARIABLES and isinstance(value, dict):
             return {one: HIDDEN if is_secret_name(one) else self.shape(said) for one, said in value.items()}

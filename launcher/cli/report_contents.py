@@ -153,7 +153,7 @@ def _secret_values(store: Store, run: Run) -> tuple[set[str], list[str]]:
     variables: list[Mapping[str, str]] = [group.envs for task in tasks for group in task.groups]
     variables += [node.env for fleet in fleets for node in fleet.nodes]
     alike = {value for some in variables for name, value in some.items() if is_secret_name(name) and distinct(value)}
-    commands = [fleet.fence_command or "" for fleet in fleets]
+    commands = [command or "" for fleet in fleets for command in (fleet.fence_command, fleet.power_query)]
     alike |= {value for command in commands for value in command_passwords(command) if not value.isdigit()}
     names = {name for task in tasks for name in task.secrets}
     try:

@@ -124,6 +124,10 @@ class Executor:
         """Whether an answer came back that was not collected."""
         return bool(self._done)
 
+    def settled(self) -> bool:
+        """Whether every action that was begun has an answer: nothing more will come."""
+        return len(self._done) == len(self._under_way)
+
     def collect(self, keep: Callable[[Sequence[tuple[Action, Answer]]], object]) -> None:
         """Give all actions that have ended to `keep`, with their answers.
 

@@ -29,6 +29,11 @@ from launcher.store.store import Store
 LEDGER_S = 30.0
 """How often quarantines are read, and room for more slices is looked for (s)."""
 
+LONGEST_PAUSE_S = 1.0
+"""The longest time for which answers are gathered before the next tick (s). After a tick they are gathered for as long
+as it took: so ticks take half of the time at most. Without that a launch of thousands of nodes, of which answers come
+all the time, would have a tick of all nodes for every few of them. A small run has ticks of milliseconds."""
+
 
 class Loop:
     """One run, driven until it is over or until this process is asked to stop.
@@ -49,6 +54,7 @@ class Loop:
         self._doubted: frozenset[NodeName] = frozenset()
         self._suspects: Mapping[NodeName, str] = {}
         self._ledger_due = 0.0
+        self._gather_until = 0.0
         self._room: frozenset[str] = frozenset()
 
     def _read(self, run_id: RunId) -> None:
@@ -65,7 +71,10 @@ class Loop:
         try:
             while True:
                 try:
+                    begun = self._clock.now()
                     decision = self.tick()
+                    ended = self._clock.now()
+                    self._gather_until = ended + min(ended - begun, LONGEST_PAUSE_S)
                     self._retry.recovered()
                     if decision.state.final or stopped():
                         return decision.state
@@ -78,8 +87,10 @@ class Loop:
             self._health.close()
 
     def _has_news(self) -> bool:
-        """Whether something has ended that the next decision waits for."""
-        return self._executor.pending() or (bool(self._doubted) and self._health.pending())
+        """Whether something has ended that the next decision waits for, and no more is about to end."""
+        if self._executor.pending():
+            return self._executor.settled() or self._clock.now() >= self._gather_until
+        return bool(self._doubted) and self._health.pending()
 
     def tick(self) -> Decision:
         """Tick once: store the decision before acting on it, and act before showing it."""

@@ -71,6 +71,8 @@ def check_node(
     if isinstance(facts, Unknown):
         return (_without_facts(facts),)
     found = [ask(facts, node) for ask in _SYSTEM] + [check_in_use.ports(facts, ports)]
+    if not needs.ray:
+        found = [not_applicable(Fact.RAY, "that of the image") if one.fact is Fact.RAY else one for one in found]
     found += [check_containers.containers(facts, node, needs)] if needs.containers else []
     found += [check_containers.fuse(facts, needs)] if needs.mounts else []
     if node.gpu_driver is GpuDriver.NONE:

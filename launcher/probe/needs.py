@@ -18,12 +18,20 @@ class ContainerNeed:
 class TaskNeeds:
     """What a task needs.
 
-    A file is made in each of `folders`, outside of its workdir. `mounts`: buckets are mounted.
+    A file is made in each of `folders`, outside of its workdir. `mounts`: buckets are mounted. `head` are containers of
+    a machine that is for heads alone. Without `ray`, the Ray of a run is not that of its nodes.
     """
 
     folders: tuple[str, ...] = ()
     containers: tuple[ContainerNeed, ...] = ()
     mounts: bool = False
+    head: tuple[ContainerNeed, ...] = ()
+    ray: bool = True
+
+    @property
+    def of_head(self) -> "TaskNeeds":
+        """Return what the task needs of a machine for heads: nothing of the user's runs there."""
+        return TaskNeeds(containers=self.head, ray=self.ray)
 
 
 NOTHING = TaskNeeds()

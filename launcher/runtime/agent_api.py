@@ -31,14 +31,14 @@ from .agent_programs import LOGS, AgentPrograms
 from .children import Children
 from .connectivity import Connectivity
 from .containers import keep
-from .containers.pins import FixedImages
+from .containers.fixed_images import FixedImages
 from .deadline import Deadline
 from .fences import Fences
 from .heartbeat import Heartbeat
 from .heartbeat_server import HeartbeatServer
 from .own_status import OwnStatus
 from .patience import Patience
-from .preparation import Preparation
+from .preparation import Preparation, RunHere
 from .protocol import (
     ALWAYS_ANSWERED,
     PROTOCOL,
@@ -54,6 +54,7 @@ from .protocol import (
     mismatch,
 )
 from .protocol_files import WORKERS, AgentSpec, EnvironmentRequest
+from .ray_program import RayProgram
 from .redact import SecretFilter
 from .status_board import StatusBoard
 from .supervision import Supervision
@@ -72,25 +73,19 @@ class AgentApi:
         self._children = children
         self._scratch = Path(spec["scratch"])
         self._base = environment.user(os.environ, whole=spec["login"])
-        self._interpreter = interpreter.wanted(folder, spec)
-        self._programs = AgentPrograms(folder, self._interpreter)
+        self._programs = AgentPrograms(folder, interpreter.wanted(folder, spec))
         self._secrets = agent_folders.secrets(self._scratch) / "secrets.json"
         self._filter = SecretFilter(self._secrets)
         log = folder / "log"
-        self._setup = WatchedProgram(
-            children, folder, log / "provision.log", folder / "setup.json", folder / interpreter.STAGE
-        )
-        self._ray = WatchedProgram(children, folder, log / LOGS["ray_start"])
+        self._setup = WatchedProgram(children, folder, log / "provision.log", folder / "setup.json", staged=True)
+        self._ray = RayProgram(children, folder, log / LOGS["ray_start"])
         supervisor = WatchedProgram(children, folder, log / LOGS["supervisor"])
         self._supervision = Supervision(supervisor, self._ray, self._scratch)
         self._mounts = mounts.Mounts(WatchedProgram(children, folder, log / "mounts.log"), folder, spec)
-        self._block = block
+        self._block, self._images = block, FixedImages()
         self._deadline = self._secrets.with_name("deadline")
-        self._images = FixedImages()
-        ray = self._interpreter, self._programs
-        self._preparation = Preparation(
-            folder, spec, self._base, ray, self._setup, self._mounts, self._images, self._secrets
-        )
+        here = RunHere(folder, spec, self._base, self._secrets)
+        self._preparation = Preparation(here, self._programs, self._setup, self._mounts, self._images)
         self._fences = Fences(folder / agent_folders.FENCES)
         self._faults = AgentFaults((folder, self._scratch))
         self._slot = slot_status.SlotStatus(folder, self._setup, self._images, self._mounts, self._faults)

@@ -17,7 +17,7 @@ class AgentPrograms:
 
     def __init__(self, folder: Path, environ: "interpreter.RayEnvironment | None") -> None:
         self._folder = folder
-        self._interpreter = environ
+        self.environ = environ
 
     def setup(self, scripts: list[SetupStep], *, buckets: bool = False) -> list[str]:
         """Return the command of setup, empty for none; it makes a Python environment, and copies buckets."""
@@ -26,7 +26,7 @@ class AgentPrograms:
         argv = [sys.executable, "-EsS", PACKAGE, "setups", str(self._folder)] if needed else []
         if buckets:
             argv = [sys.executable, "-EsS", PACKAGE, "bucket_setup", str(self._folder), *argv]
-        if self._interpreter is None or self._interpreter.made:
+        if self.environ is None or self.environ.made:
             return argv
         return [sys.executable, "-EsS", PACKAGE, "interpreter", "setup", str(self._folder), *argv]
 
@@ -35,11 +35,11 @@ class AgentPrograms:
         if (inside := next((one for one in specs(self._folder) if one["ray"]), None)) is not None:
             where = [str(self._folder), inside["group"], str(self._folder / "log" / LOGS[part])]
             return [sys.executable, "-EsS", PACKAGE, "ray_inside", *where, part, *argv]
-        if self._interpreter is None:
+        if self.environ is None:
             return [sys.executable, "-Es", PACKAGE, part, *argv]
         return [sys.executable, "-EsS", PACKAGE, "interpreter", "run", str(self._folder), part, *argv]
 
     @property
     def python(self) -> str:
         """Return the interpreter that has Ray."""
-        return str(self._interpreter.python) if self._interpreter else sys.executable
+        return str(self.environ.python) if self.environ else sys.executable

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .protocol_buckets import BucketSpec
+from .protocol_rclone import LOGGED
 
 CONNECT_S = 10
 IDLE_S = 60
@@ -16,7 +17,6 @@ LOOK_IDLE_S = 15
 
 _COMMON = ("--contimeout", f"{CONNECT_S}s", "--timeout", f"{IDLE_S}s")
 _COPY = ("--checksum", "--transfers", "16", "--checkers", "16", "--retries", "5", "--retries-sleep", "2s")
-_TOLD = ("--use-json-log", "--stats", "2s", "--stats-log-level", "NOTICE")
 
 
 def target(folder: Path, to: str) -> str:
@@ -34,8 +34,8 @@ def copy(program: str, spec: BucketSpec, to: str, room: int) -> list[str]:
         at = (
             posixpath.join(to, posixpath.basename(spec["remote"].partition("?")[0])) if spec["to"].endswith("/") else to
         )
-        return [program, "copyurl", *limits, "--retries", "5", *_TOLD, "--", spec["remote"], at]
-    return [program, "copyto", *limits, *_COPY, *_TOLD, "--", spec["remote"], to]
+        return [program, "copyurl", *limits, "--retries", "5", *LOGGED, "--", spec["remote"], at]
+    return [program, "copyto", *limits, *_COPY, *LOGGED, "--", spec["remote"], to]
 
 
 def look(program: str, spec: BucketSpec) -> list[str]:

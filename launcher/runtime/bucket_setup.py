@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from . import agent_environment, bucket_commands, bucket_copy, environment, files, interpreter, mounts_file
+from . import agent_environment, bucket_commands, bucket_copy, environment, files, mounts_file, stage
 from .protocol_buckets import BUCKETS, BucketSpec, BucketsSpec, MissingKeyError, rclone_environment
+from .protocol_rclone import CopyError
 from .rclone import NoRcloneError, Rclone
 
 FAILED = 75
@@ -46,18 +47,18 @@ def main(argv: list[str]) -> int:
         for bucket in given.spec["buckets"]:
             if bucket["mode"] == "COPY":
                 _copy(folder, given, bucket)
-    except bucket_copy.CopyError as error:
+    except CopyError as error:
         _show(str(error))
         return FAILED
     except (NoRcloneError, MissingKeyError, OSError, ValueError) as error:
         _show(f"cannot copy buckets: {error}")
         return FAILED
     if any(bucket["mode"] != "COPY" for bucket in given.spec["buckets"]):
-        (folder / interpreter.STAGE).write_text("mounting buckets")
+        stage.write(folder, "mounting buckets")
         if message := _wait(folder):
             _show(f"cannot mount buckets: {message}")
             return FAILED
-    (folder / interpreter.STAGE).unlink(missing_ok=True)
+    stage.write(folder, "")
     if argv[1:]:
         os.execvp(argv[1], argv[1:])
     return 0
@@ -66,24 +67,20 @@ def main(argv: list[str]) -> int:
 def _copy(folder: Path, given: Given, bucket: BucketSpec) -> None:
     """Copy a bucket; CopyError, whose message names it, OSError."""
     to, url = bucket_commands.target(folder, bucket["to"]), bucket["url"]
-    _tell(folder, f"copying {url}")
+    stage.write(folder, f"copying {url}")
 
-    def tell(done: str) -> None:
-        _tell(folder, f"copying {url}: {done}")
+    def tell(copied: int, total: int, more: str) -> None:
+        stage.write(folder, f"copying {url}{more}", copied, total)
 
     try:
         bucket_copy.copy(given.program, bucket, to, given.env(bucket), given.umask, tell, _show)
-    except bucket_copy.CopyError as error:
-        raise bucket_copy.CopyError(f"cannot copy {url} to {to}: {error}") from None
+    except CopyError as error:
+        raise CopyError(f"cannot copy {url} to {to}: {error}") from None
     _show(f"copied {url} to {to}")
 
 
 def _show(message: str) -> None:
     print(message, flush=True)
-
-
-def _tell(folder: Path, message: str) -> None:
-    (folder / interpreter.STAGE).write_text(message)
 
 
 def _wait(folder: Path) -> str:

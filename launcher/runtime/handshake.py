@@ -15,6 +15,8 @@ A run of 0.3 has no key: names are sent as they are there, and replies without a
 """
 
 import os
+import socket
+import time
 from pathlib import Path
 
 from .protocol_files import KEY
@@ -22,6 +24,9 @@ from .protocol_files import KEY
 GREETING = b"nvlaunch-heartbeat 2 "
 LINE = 1024
 """Bytes of a line, with its end: a name has 253 at most, and is sent as hexadecimal."""
+
+LEAST_S = 0.05
+"""The shortest wait for a part of a line (s)."""
 
 OK, STOP = b"ok", b"stop"
 BEAT, LEAVE, STATE = b"beat", b"leave", b"state"
@@ -105,3 +110,17 @@ def name_in(line: bytes) -> tuple[bytes, str] | None:
         return parts[0], bytes.fromhex(parts[1].decode("ascii")).decode()
     except ValueError:
         return None
+
+
+def read_line(link: socket.socket, limit: float) -> bytes:
+    """Return a line without its end, which has to come within `limit` seconds; ConnectionError where it is none."""
+    deadline, line = time.monotonic() + limit, b""
+    while not line.endswith(b"\n"):
+        link.settimeout(max(LEAST_S, deadline - time.monotonic()))
+        part = link.recv(LINE)
+        if not part or len(line) + len(part) > LINE:
+            raise ConnectionError("no line")
+        line += part
+        if time.monotonic() > deadline + LEAST_S:
+            raise TimeoutError
+    return line.strip()

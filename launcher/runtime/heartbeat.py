@@ -34,11 +34,11 @@ import contextlib
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable
 
 from . import handshake
 from .deadline import NEVER, WatchedDeadline, now
+from .handshake import LEAST_S
 from .own_status import OwnStatus, StatusLines
 
 PERIOD_S = 0.5
@@ -47,7 +47,6 @@ FOLLOW_S = 2.0
 CONNECT_S = 0.5
 """The same for a head that is followed: a node that was cut off is answered within so long, not at TCP's next try."""
 REPLY_S = 1.0
-LEAST_S = 0.05
 FOLLOW_TRIES = 3
 """How often a head that answers without a proof is asked before it is not followed: others may crowd its port."""
 LEAVES = b"\t"
@@ -254,7 +253,7 @@ class Heartbeat:
         """Return the reply to the first heartbeat of a connection, with which both sides prove who they are."""
         if self._key is None:
             return self._exchange(link, limit, leave=False)
-        answer = handshake.answered(_line(link, limit), self._key, self._name)
+        answer = handshake.answered(handshake.read_line(link, limit), self._key, self._name)
         if answer is None:
             return b""
         self._session, own = answer
@@ -273,7 +272,7 @@ class Heartbeat:
 
     def _reply(self, link: socket.socket, limit: float) -> bytes:
         """Return the word of a reply; empty where it has no valid proof."""
-        line = _line(link, limit)
+        line = handshake.read_line(link, limit)
         return line if self._key is None else (self._session and self._session.word(line)) or b""
 
     def _gone(self) -> bytes:
@@ -290,17 +289,3 @@ class Heartbeat:
                 self._link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self._link.close()
             self._link = self._session = self._lines = None
-
-
-def _line(link: socket.socket, limit: float) -> bytes:
-    """Return a line without its end, which has to come within `limit` seconds; ConnectionError where it is none."""
-    deadline, line = time.monotonic() + limit, b""
-    while not line.endswith(b"\n"):
-        link.settimeout(max(LEAST_S, deadline - time.monotonic()))
-        part = link.recv(handshake.LINE)
-        if not part or len(line) + len(part) > handshake.LINE:
-            raise ConnectionError("no line")
-        line += part
-        if time.monotonic() > deadline + LEAST_S:
-            raise TimeoutError
-    return line.strip()

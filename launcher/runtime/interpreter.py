@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from . import environment, files, logs, unpack
+from . import environment, files, logs, stage, unpack
 from .protocol_files import AgentSpec, InterpreterSpec
 
 MAKE_S = 900.0
@@ -28,8 +28,7 @@ MAKE_S = 900.0
 
 NO_ENVIRONMENT = 78
 MESSAGE = "making a Python environment"
-STAGE = "stage"
-"""The file in a run's folder with a message about what its setup is doing."""
+"""What setup says of itself meanwhile."""
 
 _PATIENCE = ("--retries", "1", "--timeout", "15")
 _TRY = "import ray; print(ray.__version__)"
@@ -253,7 +252,7 @@ def setup(folder: Path, environ: RayEnvironment, then: list[str]) -> int:
     finally:
         shutil.rmtree(folder / "wheels", ignore_errors=True)
         (folder / "wheels.manifest").unlink(missing_ok=True)
-    (folder / STAGE).unlink(missing_ok=True)
+    stage.write(folder, "")
     if then:
         sys.stdout.flush()
         os.execvp(then[0], then)

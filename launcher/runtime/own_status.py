@@ -19,7 +19,7 @@ from .deadline import now
 from .handshake import BEAT, STATE
 from .protocol import StatusReply
 from .protocol_files import StepStatus
-from .protocol_views import CALM_S, lasting, packed
+from .protocol_views import CALM_S, lasting, packed, without_texts
 
 EVERY_S = 0.25
 """How often the status is made (s): so soon a change is on its way."""
@@ -74,7 +74,8 @@ class OwnStatus:
                 self._version += 1
             status["version"] = (self._token, self._version)
             if news:
-                self._newest = PackedStatus(self._version, packed(cast("dict[str, object]", status)).encode(), at, at)
+                data = packed(without_texts(cast("dict[str, object]", status))).encode()
+                self._newest = PackedStatus(self._version, data, at, at)
             elif self._newest:
                 self._newest = self._newest._replace(at=at)
         if news:

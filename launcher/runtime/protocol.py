@@ -236,6 +236,8 @@ class ProgramStatus(TypedDict):
     phase: Literal["absent", "running", "done", "failed"]
     generation: int
     message: str
+    copied: NotRequired[int]  # bytes, of what is being copied there
+    to_copy: NotRequired[int]
     exit_code: NotRequired[int]
     tail: NotRequired[list[str]]
 

@@ -39,7 +39,7 @@ class ContainerSpec(TypedDict):
     archive: bool
     options: list[str]
     mounts: list[MountSpec]
-    shared: list[str]  # file mounts outside of the workdir, as the task names them
+    shared: list[str]  # file mounts and buckets outside of the workdir, as the task names them
     workdir: str | None
     user: str | None
     gpus: bool

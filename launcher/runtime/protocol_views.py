@@ -2,6 +2,7 @@
 
 A part of `protocol.py`. A node sends its status with its heartbeats (`own_status.py`), the head's agent keeps the
 newest of each node as it came (`status_board.py`), and the launcher asks what has changed since its last look.
+Heartbeats are not encrypted: so what goes with them has states, numbers and names, and nothing that a program printed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ MOST_BYTES = 256 << 10
 
 DIRECT = "-"
 """In place of a status: it is too large, ask the node itself."""
+
+TROUBLE = "ask the node"
+"""In place of a message."""
 
 GONE = ""
 """In place of the status of a node that has left."""
@@ -75,6 +79,29 @@ class NodeViews(TypedDict):
     late: dict[str, float]
 
 
+def without_texts(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a status without lines for people; where there were some, it still says that something is wrong."""
+    kept = dict(status)
+    kept.pop("message", None)
+    for name in ("ray", "setup"):
+        if name in kept:
+            kept[name] = {key: value for key, value in kept[name].items() if key != "tail"} | {"message": ""}
+    if "ranks" in kept:
+        kept["ranks"] = [{key: value for key, value in rank.items() if key != "tail"} for rank in kept["ranks"]]
+    if "mounts" in kept:
+        kept["mounts"] = [_without_words(row) for row in kept["mounts"]]
+    if "fault" in kept:
+        kept["fault"] = {**kept["fault"], "path": ""}
+    if "images" in kept:
+        kept["images"] = {}
+    return kept
+
+
+def _without_words(row: Mapping[str, Any]) -> dict[str, Any]:
+    message = TROUBLE if row["message"] else ""
+    return {"to": "", "url": "", "up": row["up"], "message": message, "unsent": 0, "unsent_bytes": 0}
+
+
 def packed(status: Mapping[str, object]) -> str:
     """Return a status as one word; `DIRECT` where it is too large."""
     packer = zlib.compressobj(zdict=_USUAL)
@@ -99,7 +126,7 @@ def unpacked(data: str) -> bytes:
 
 def lasting(status: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of a status changes only by an event: equal in two statuses of one version."""
-    kept = {name: value for name, value in status.items() if name not in _PASSING}
+    kept = {name: value for name, value in without_texts(status).items() if name not in _PASSING}
     if "ranks" in kept:
         kept["ranks"] = [{k: v for k, v in rank.items() if k not in _TIMES} for rank in kept["ranks"]]
     return kept

@@ -23,7 +23,7 @@ from . import ray_demand
 from .protocol import RankStart, Reply
 from .protocol_ray import BundleStatus, GroupStatus, RayNodeStatus
 from .rank_actor import RankActor
-from .ray_tables import Labels, Tables
+from .ray_tables import ClusterTables, Labels
 
 NAMESPACE = "nvlaunch"
 NODE_ID = "ray.io/node-id"
@@ -58,7 +58,7 @@ def dashboard() -> int | None:
     return int(port) if port.isdecimal() else None
 
 
-def tables() -> Tables:
+def tables() -> ClusterTables:
     """Return Ray's nodes that have our labels, and the placement groups.
 
     Of groups of one name the newest counts.
@@ -69,15 +69,17 @@ def tables() -> Tables:
     for row in placement_group_table().values():
         if row["name"] not in groups or row["state"] != "REMOVED":
             groups[row["name"]] = _group(row, labels)
-    ours = [node for node in nodes if SLOT in node["Labels"]]
-    alive = [ray.NodeID.from_hex(node["NodeID"]) for node in ours if node["Alive"]]
-    return Tables([_node(node) for node in ours], groups, labels, alive)
+    ours = {node["NodeID"]: _node(node) for node in nodes if SLOT in node["Labels"]}
+    alive = {ray.NodeID.from_hex(node): row for node, row in ours.items() if row["alive"]}
+    whole = {node["Labels"][SLOT]: _whole(node) for node in nodes if node["NodeID"] in ours and node["Alive"]}
+    return ClusterTables(list(ours.values()), groups, labels, alive, whole)
 
 
-def all_alive(raylets: Sequence[object]) -> bool:
-    """Whether Ray holds all of these raylets for alive: a question that costs next to nothing for thousands."""
+def dead(raylets: Sequence[object]) -> list[object]:
+    """Return those of these raylets that Ray does not hold for alive: a question that costs little for thousands."""
     client = ray._private.worker.global_worker.gcs_client  # noqa: SLF001 there is no public call
-    return not raylets or all(client.check_alive(list(raylets), timeout=ANSWER_S))
+    lives = client.check_alive(list(raylets), timeout=ANSWER_S) if raylets else ()
+    return [one for one, alive in zip(raylets, lives, strict=True) if not alive]
 
 
 def group(key: str, labels: dict[str, Labels]) -> tuple[GroupStatus | None, bool]:
@@ -107,6 +109,11 @@ def _node(node: dict[str, Any]) -> RayNodeStatus:
     }
 
 
+def _whole(node: dict[str, Any]) -> dict[str, float]:
+    """Return all CPUs and GPUs of a node."""
+    return {name: count for name, count in node["Resources"].items() if name in ("CPU", "GPU") and count}
+
+
 def _group(row: dict[str, Any], labels: dict[str, Labels]) -> GroupStatus:
     bundles: list[BundleStatus] = []
     for index in sorted(int(key) for key in row["bundles"]):
@@ -123,12 +130,10 @@ def reserve(key: str, bundles: list[dict[str, float]], slots: list[str], within:
     """Create the placement group of a slice, unless it exists.
 
     It has one bundle for each slot, on the node that is labelled with the slot. `within` packs all of them on one value
-    of a label. Without `bundles` each takes all of the CPUs and GPUs of its node: so a spare is held. ValueError where
-    Ray has no such node.
+    of a label.
     """
     if _find(key) is not None:
         return
-    bundles = bundles or [_whole(slot) for slot in slots]
     # STRICT_SPREAD, never PACK: a PACK group that lost a node makes the scheduler spin and blocks all other groups
     # (ray-project/ray#65147).
     placement_group(
@@ -138,15 +143,6 @@ def reserve(key: str, bundles: list[dict[str, float]], slots: list[str], within:
         topology_strategy={NODE_ID: "STRICT_SPREAD", **within},
         bundle_label_selector=[{SLOT: slot} for slot in slots],
     )
-
-
-def _whole(slot: str) -> dict[str, float]:
-    """Return all CPUs and GPUs of the node that is labelled with a slot."""
-    for node in ray.nodes():
-        if node["Alive"] and node["Labels"].get(SLOT) == slot:
-            return {name: count for name, count in node["Resources"].items() if name in ("CPU", "GPU") and count}
-    message = f"Ray has no raylet of `{slot}`"
-    raise ValueError(message)
 
 
 def unreserve(key: str) -> None:

@@ -4,7 +4,6 @@ What was sent is kept beside the runs by the hash of its content, for all later 
 """
 
 import contextlib
-import hashlib
 import os
 import platform
 import re
@@ -13,6 +12,8 @@ import subprocess
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
+
+from .protocol_rclone import program_hash
 
 OLDEST = (1, 60)
 """The oldest release that is used: `mount --devname` and the state of its cache are as they are read here."""
@@ -50,7 +51,7 @@ class Rclone:
     def _whole(self) -> bool:
         """Whether what an earlier run was sent is there as it was."""
         kept = self._kept
-        return kept is not None and kept.exists() and _hash(kept) == self._hash
+        return kept is not None and kept.exists() and program_hash(kept) == self._hash
 
     @property
     def missing(self) -> bool:
@@ -78,7 +79,7 @@ class Rclone:
     def _take(self, kept: Path) -> None:
         """Keep what was sent, once its content is proven to be whole."""
         sent = self._folder / SENT / "rclone"
-        if not sent.exists() or _hash(sent) != self._hash:
+        if not sent.exists() or program_hash(sent) != self._hash:
             shutil.rmtree(self._folder / SENT, ignore_errors=True)
             raise NoRcloneError("rclone did not arrive whole")
         kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -87,14 +88,6 @@ class Rclone:
         draft.chmod(0o700)
         draft.replace(kept)
         shutil.rmtree(self._folder / SENT, ignore_errors=True)
-
-
-def _hash(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while part := file.read(1 << 20):
-            digest.update(part)
-    return digest.hexdigest()
 
 
 def version(program: str) -> tuple[int, int] | None:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import cast
 
-from . import agent_environment, environment, files, interpreter, start_files
+from . import agent_environment, environment, files, stage, start_files
 from .containers import image_ray
 from .containers.engines import EngineError
 from .containers.enter import Place
@@ -98,11 +98,7 @@ class _Node:
 
     def stage(self, message: str) -> None:
         """Say what is being done."""
-        path = self._folder / interpreter.STAGE
-        if message:
-            path.write_text(message)
-        else:
-            path.unlink(missing_ok=True)
+        stage.write(self._folder, message)
 
     def steps(self) -> list[SetupStep]:
         """Return the setups of the folder."""

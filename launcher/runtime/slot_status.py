@@ -5,7 +5,7 @@ from pathlib import Path
 
 from . import ranks
 from .agent_faults import AgentFaults
-from .containers.pins import FixedImages
+from .containers.fixed_images import FixedImages
 from .mounts import Mounts
 from .protocol import PROTOCOL, StatusReply
 from .watched import WatchedProgram

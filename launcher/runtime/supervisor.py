@@ -42,7 +42,9 @@ class Supervisor:
                 key, timeout = question.get("slice"), question["timeout"]
                 return self._tables.fresh(timeout) if key is None else self._tables.group(key, timeout)
             case "reserve":
-                ray_api.reserve(question["slice"], question["bundles"], question["slots"], question["within"])
+                # Without bundles each takes all of its node: so a spare is held.
+                bundles = question["bundles"] or self._tables.whole(question["slots"], GROUP_S)
+                ray_api.reserve(question["slice"], bundles, question["slots"], question["within"])
                 return self._tables.group(question["slice"], GROUP_S)
             case "unreserve":
                 ray_api.unreserve(question["slice"])

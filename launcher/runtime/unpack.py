@@ -13,7 +13,6 @@ import collections
 import ctypes
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -28,10 +27,11 @@ from . import node_fault
 from .files import draft as draft_of
 from .protocol import Reply
 from .protocol_files import Manifest
+from .stage import CopyStage
+from .unpack_stream import counted, everything, exactly, parts, pour, unpacked
 
 HEAD = struct.Struct(">IBQ")
 END = 0xFFFFFFFF
-PART = 1 << 20
 FORMER = 4
 """The number of former runs that are searched for contents, the newest first."""
 
@@ -129,7 +129,7 @@ class Unpacking:
             except OSError:
                 continue  # it is gone or unreadable: the next one, or the launcher, has it
             with source, own.open("wb") as target:
-                if _pour(_all(source), target) == digest:
+                if pour(everything(source), target) == digest:
                     return True
         own.unlink(missing_ok=True)
         return False
@@ -139,11 +139,12 @@ class Unpacking:
         source = sys.stdin.buffer
         packed = (self._partial / "manifest").read_bytes()
         manifest = read(packed)
-        while (head := HEAD.unpack(_exactly(source, HEAD.size)))[0] != END:
+        told = CopyStage(self._folder, self._missing(manifest))
+        while (head := HEAD.unpack(exactly(source, HEAD.size)))[0] != END:
             number, compressed, length = head
             with (self._partial / "contents" / str(number)).open("wb") as target:
-                parts = _parts(source, length)
-                digest = _pour(_unpacked(parts) if compressed else parts, target)
+                sent = parts(source, length)
+                digest = pour(counted(unpacked(sent) if compressed else sent, told.add), target)
             if digest != manifest["hashes"][number]:
                 raise BrokenError(f"content {number} arrived broken")
         self._tree.mkdir(mode=0o700)
@@ -158,6 +159,11 @@ class Unpacking:
         self._tree.rename(self._target)
         self.forget()
         return {"ok": True}
+
+    def _missing(self, manifest: Manifest) -> int:
+        """Return the bytes of the contents that are still to come."""
+        here = set(os.listdir(self._partial / "contents"))
+        return sum(size for number, size in enumerate(manifest["sizes"]) if str(number) not in here)
 
     def _plant(self, tree: dict[str, Any], uses: "collections.Counter[int]") -> None:
         root = destination(tree["to"], self._tree)
@@ -251,44 +257,6 @@ def _files(manifest: Manifest, folder: Path) -> Iterator[tuple[Path, list[Any]]]
         for entry in tree["entries"]:
             if entry[0] == "f":
                 yield (root / entry[1] if entry[1] else root), entry
-
-
-def _pour(parts: Iterator[bytes], target: BinaryIO) -> str:
-    """Write parts to a file; return the hash of them all."""
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
-        target.write(part)
-    return digest.hexdigest()
-
-
-def _exactly(source: BinaryIO, count: int) -> bytes:
-    data = source.read(count)
-    if len(data) < count:
-        raise EOFError("the files of the run did not arrive whole: the stream ended early")
-    return data
-
-
-def _parts(source: BinaryIO, length: int) -> Iterator[bytes]:
-    while length:
-        part = _exactly(source, min(length, PART))
-        length -= len(part)
-        yield part
-
-
-def _all(source: BinaryIO) -> Iterator[bytes]:
-    while part := source.read(PART):
-        yield part
-
-
-def _unpacked(parts: Iterator[bytes]) -> Iterator[bytes]:
-    unpacker = zlib.decompressobj()
-    for part in parts:
-        left = part
-        while left:
-            yield unpacker.decompress(left, PART)
-            left = unpacker.unconsumed_tail
-    yield unpacker.flush()
 
 
 def sync(folder: Path) -> None:

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from . import files, logs
+from . import files, logs, stage
 from .children import Children
 from .protocol import ProgramStatus
 
@@ -14,21 +14,22 @@ from .protocol import ProgramStatus
 class WatchedProgram:
     """One program at a time, with its log.
 
-    With a `done` file its success outlives the agent: see `resume`. A `stage` file holds a message about what it is
-    doing; the program may replace it.
+    With a `done` file its success outlives the agent: see `resume`. One that is `staged` notes what it is doing in the
+    folder (`stage.py`).
     """
 
     def __init__(
-        self, children: Children, folder: Path, log: Path, done: Path | None = None, stage: Path | None = None
+        self, children: Children, folder: Path, log: Path, done: Path | None = None, *, staged: bool = False
     ) -> None:
         self._children = children
         self._folder = folder
         self._log = log
         self._done = done
-        self._stage = stage
+        self._staged = staged
         self._pid: int | None = None
         self._generation = 0
         self._code: int | None = None
+        self._reported: int | None = None
 
     @property
     def running(self) -> bool:
@@ -68,7 +69,7 @@ class WatchedProgram:
 
         `message` is its stage at first.
         """
-        self._code, self._generation = None, generation
+        self._code, self._reported, self._generation = None, None, generation
         self.set_stage(message)
         if self._done:
             self._done.unlink(missing_ok=True)
@@ -79,7 +80,7 @@ class WatchedProgram:
                     files.write(self._done, {"code": code})
                 except OSError:  # a full disk must not end the agent; it remembers, the next one runs it again
                     logging.exception("cannot write `%s`", self._done)
-            self._pid, self._code = None, code
+            self._pid, self._code = None, code if self._reported is None else self._reported
 
         self._pid = -1  # it may end before `spawn` has answered
         try:
@@ -95,13 +96,12 @@ class WatchedProgram:
 
         An empty one removes it.
         """
-        if self._stage and message:
-            self._stage.write_text(message)
-        elif self._stage:
-            self._stage.unlink(missing_ok=True)
+        if self._staged:
+            stage.write(self._folder, message)
 
-    def kill(self) -> None:
-        """Kill the program, if it runs."""
+    def kill(self, code: int | None = None) -> None:
+        """Kill the program, if it runs; report `code` in place of how that ends it."""
+        self._reported = code
         if self._pid is not None and self._pid > 0:
             os.kill(self._pid, signal.SIGKILL)  # a child of ours that is not reaped: the number is still its own
 
@@ -115,13 +115,14 @@ class WatchedProgram:
     def status(self) -> ProgramStatus:
         """Return phase, generation and stage, and of a failed program the end of its log."""
         code, running = self._code, self.running
+        now = stage.read(self._folder) if self._staged else stage.Stage()
         if running or code is None:
             phase: ProgramStatus = {
                 "phase": "running" if running else "absent",
                 "generation": self._generation,
-                "message": self._message(),
+                "message": now.message,
             }
-            return phase
+            return {**phase, "copied": now.copied, "to_copy": now.total} if now.total else phase
         # A raylet has no good end: whatever its code, it is gone.
         failed = code != 0 or self._done is None
         return {
@@ -129,11 +130,5 @@ class WatchedProgram:
             "exit_code": code,
             "generation": self._generation,
             "tail": logs.tail(self._log) if failed else [],
-            "message": self._message(),
+            "message": now.message,
         }
-
-    def _message(self) -> str:
-        try:
-            return self._stage.read_text() if self._stage else ""
-        except FileNotFoundError:
-            return ""

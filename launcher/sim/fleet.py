@@ -49,7 +49,6 @@ class SimFleet:
             text = self._rows.world(self._node_key(node.name))
             self._texts[node.name] = text
             self._hosts[node.name] = self._load(text)
-        self._forget()
 
     @property
     def run(self) -> Run:
@@ -65,7 +64,7 @@ class SimFleet:
             self._nodes.clear()
             self._nodes_until = NEVER
         restless = False
-        for name, life in self._lives.items():
+        for name, life in self._every_life().items():
             if name not in self._nodes or life.restless(now):
                 self._nodes[name] = node_view(life, name, self._run.id, now, head=bool(self._world.watches))
                 self._nodes_until = min(self._nodes_until, life.after(now))
@@ -78,7 +77,7 @@ class SimFleet:
 
     def next_change(self, now: float) -> float:
         """Return the first time after a time at which a node changes; NEVER for none."""
-        return min(life.after(now) for life in self._lives.values())
+        return min(life.after(now) for life in self._every_life().values())
 
     def begin(self, now: float) -> None:
         """Start the clock of the run's faults, unless it runs."""
@@ -94,10 +93,10 @@ class SimFleet:
     def life(self, node: NodeName) -> Life:
         """Return the life of a node, by its stored row."""
         text = self._rows.world(self._node_key(node))
-        if node not in self._lives or text != self._texts.get(node):
+        if node not in self._hosts or text != self._texts.get(node):
             self._texts[node] = text
             self._keep(node, self._load(text))
-        return self._lives[node]
+        return self._life(node)
 
     def save(self, node: NodeName, host: SimHost) -> None:
         """Store a node's row."""
@@ -155,7 +154,7 @@ class SimFleet:
 
     def _by_slot(self) -> Raylets:
         if self._raylets is None:
-            self._raylets = raylets_of(self._lives)
+            self._raylets = raylets_of(self._every_life())
         return self._raylets
 
     def head_lives(self, now: float) -> bool:
@@ -175,7 +174,7 @@ class SimFleet:
         listens = self._world.watches[-1].since if self._world.watches else now
         return {
             name: min(max(life.unheard(now), now - life.agent_dies), now - listens)
-            for name, life in self._lives.items()
+            for name, life in self._every_life().items()
             if life.host.run == self._run.id and life.host.agent_at is not None
         }
 
@@ -192,7 +191,7 @@ class SimFleet:
         return {
             name: Reached(
                 by=min(asked, key=lambda other: (rack[other] == rack[name], other)),
-                answers=self._lives[name].answers(now),
+                answers=self._life(name).answers(now),
             )
             for name in unseen
         }
@@ -231,18 +230,25 @@ class SimFleet:
         if listens and (troubled or host.off_at is not None):
             self._forget()
         else:
-            self._live(node, host)
+            self._lives.pop(node, None)
+            self._nodes.pop(node, None)
+            self._head = self._raylets = None
 
-    def _live(self, node: NodeName, host: SimHost) -> None:
-        self._lives[node] = lives.life(host, self.circumstances(node))
-        self._nodes.pop(node, None)
-        self._head = self._raylets = None
+    def _life(self, node: NodeName) -> Life:
+        if node not in self._lives:
+            self._lives[node] = lives.life(self._hosts[node], self.circumstances(node))
+        return self._lives[node]
+
+    def _every_life(self) -> Mapping[NodeName, Life]:
+        return {node: self._life(node) for node in self._hosts}
 
     def _forget(self) -> None:
+        """Forget all that was made of the rows: each life is made again when it is asked for."""
         self._around.clear()
         self._reach = None
-        for node, host in self._hosts.items():
-            self._live(node, host)
+        self._lives.clear()
+        self._nodes.clear()
+        self._head = self._raylets = None
 
     def _load(self, text: str | None) -> SimHost:
         """Return the node that a text describes.

@@ -6,7 +6,18 @@ Each changes the node's row at once, and answers as a real node does.
 from dataclasses import replace
 from signal import Signals
 
-from launcher.core.model.actions import Acquire, Announce, Join, Kill, Level, PowerOff, Prepare, Release, Signal
+from launcher.core.model.actions import (
+    Acquire,
+    Announce,
+    Join,
+    Kill,
+    Level,
+    PowerOff,
+    PowerQuery,
+    Prepare,
+    Release,
+    Signal,
+)
 from launcher.core.model.inventory import GpuDriver
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.receipt import Answer, Result
@@ -16,6 +27,7 @@ from launcher.core.model.simulation import FaultKind
 from launcher.sim.faults import during
 from launcher.sim.fleet import SimFleet
 from launcher.sim.lives import Life, agent_dies
+from launcher.sim.reach import POWERED_OFF_S
 from launcher.sim.world import Raylet, Setup, SimHost
 
 STRANGER = "somebody@elsewhere"
@@ -151,6 +163,16 @@ def power_off(fleet: SimFleet, run: Run, action: PowerOff, now: float) -> Answer
     life = fleet.life(action.node)
     fleet.save(action.node, replace(life.host, off_at=now))
     return Answer(result=Result.POWERED_OFF)
+
+
+def power_query(fleet: SimFleet, run: Run, action: PowerQuery, now: float) -> Answer:
+    """Ask whether a node is off: by order, or for a fault of its power."""
+    if run.fleet.power_query is None:
+        return failed(action.kind, "the inventory has no `power_query`")
+    life = fleet.life(action.node)
+    ordered = life.host.off_at is not None and now < life.host.off_at + POWERED_OFF_S
+    off = ordered or during(life.around.faults, FaultKind.POWER_CUT, now) is not None
+    return Answer(result=Result.POWERED_OFF) if off else failed(action.kind, f"`{action.node}` is on")
 
 
 def silent(node: str, stage: str) -> Answer:

@@ -15,6 +15,7 @@ from launcher.core.model.actions import (
     NodeAction,
     Park,
     PowerOff,
+    PowerQuery,
     Prepare,
     Release,
     Reserve,
@@ -153,6 +154,7 @@ ACTS: Mapping[type[NodeAction], Callable[..., Answer]] = {
     Kill: node_acts.kill,
     Release: _release,
     PowerOff: node_acts.power_off,
+    PowerQuery: node_acts.power_query,
 }
 """What each action does to an imaginary fleet."""
 

@@ -13,12 +13,13 @@ from launcher.core.model.placement import Placement
 from launcher.core.model.record import Record
 from launcher.core.model.run import Cause, Run, RunId, RunName, RunState, Wanted
 from launcher.core.model.task import Task
+from launcher.errors import OtherVersionError
 from launcher.store import claims, inventories, journal
 from launcher.store.codec import load
 from launcher.store.database import Database
 from launcher.store.journal import EventKind
 from launcher.store.new_run import NEW_RUN, fresh_id, row_of
-from launcher.store.rows import read_run
+from launcher.store.rows import read_run, readable
 from launcher.store.user import User
 
 IN_LINE = "queued"
@@ -26,7 +27,7 @@ IN_LINE = "queued"
 
 
 _NEVER_DRIVEN = """
-SELECT run FROM runs WHERE ended IS NULL AND state = ?
+SELECT id, run FROM runs WHERE ended IS NULL AND state = ?
     AND NOT EXISTS (SELECT 1 FROM journal WHERE run = runs.id AND kind = ?)
 ORDER BY created, rowid
 """
@@ -108,7 +109,11 @@ class Chains:
 
     def _never_driven(self) -> Iterator[tuple[RunId, Dependency]]:
         for row in self._db.read(_NEVER_DRIVEN, RunState.QUEUED.value, EventKind.DRIVEN.value):
-            run = load(Run, row["run"])
+            try:
+                with readable(row["id"]):
+                    run = load(Run, row["run"])
+            except OtherVersionError:  # it is reported where it is shown
+                continue
             if (before := self.dependency(run)) is not None:
                 yield run.id, before
 

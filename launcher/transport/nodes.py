@@ -18,6 +18,7 @@ from launcher.core.model.actions import (
     NodeAction,
     Park,
     PowerOff,
+    PowerQuery,
     Prepare,
     Release,
     Reserve,
@@ -45,7 +46,6 @@ from launcher.transport.agent.client import AgentClient
 from launcher.transport.agent.heads import RayHeads
 from launcher.transport.agent.observe import Observer
 from launcher.transport.agent.provision import Provisioner
-from launcher.transport.upload import bundle
 
 ASK_S = 10.0
 KILL_S = 30.0
@@ -216,12 +216,10 @@ class ShellNodes:
             "orphans", "for", client.layout.root, stdin=json.dumps(asked).encode(), timeout=timeout
         )
 
-    def _power_off(self, run: Run, action: PowerOff) -> Answer:
-        """Run the inventory's `fence_command` for a node, on this machine."""
-        nodes = self._addresses.environment(run).index.nodes
-        names = {name for group in run.task.groups for name in run.task.secrets_of(group)}
-        secrets = bundle.user_secrets(self._addresses.home, run.id, names).values()
-        return self._act("power_off", lambda: fence.power_off(run.fleet.fence_command, nodes[action.node], secrets))
+    def _power(self, run: Run, action: PowerOff | PowerQuery) -> Answer:
+        """Power a node off, or ask whether it is, by a command of the inventory on this machine."""
+        node, home = self._addresses.environment(run).index.nodes[action.node], self._addresses.home
+        return self._act(action.kind, lambda: fence.perform(run, action, node, home))
 
     ACTS: ClassVar[Mapping[type[NodeAction], Callable[..., Answer]]] = {
         Acquire: _acquire,
@@ -237,12 +235,15 @@ class ShellNodes:
         Signal: _signal,
         Kill: _kill,
         Release: _release,
-        PowerOff: _power_off,
+        PowerOff: _power,
+        PowerQuery: _power,
     }
 
     def inspect(self, run: Run, node: NodeName) -> Health | Unseen:
         """Return what a node shows of its own health."""
-        return inspect.inspect(self._addresses.slot(run, node), self._addresses.environment(run).index.nodes[node])
+        found = inspect.inspect(self._addresses.slot(run, node), self._addresses.environment(run).index.nodes[node])
+        self._observer.also_ask(run, node)
+        return found
 
     def read_log(self, run: Run, node: NodeName, log: LogName, offset: int) -> LogPart:
         """Return a piece of a log from a byte offset on.

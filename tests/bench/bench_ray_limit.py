@@ -14,20 +14,25 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-WAVE = 6
+WAVE = 4
 """Raylets that are started at once: more die of Ray's own limit of 30 s on a small machine."""
 TRAYS = 4
 """Raylets in a domain, and bundles in a group, while real ones are recorded."""
-LIMIT_S = 780.0
+LIMIT_S = 480.0
 """When to start no more raylets (s)."""
-TIMES = 7
+TIMES = 30
+STEADY_S = 30.0
 NODES, GROUPS = 10_000, 625
 MARK = "NVLAUNCH_BENCH_RAY_LIMIT"
 
@@ -104,80 +109,103 @@ def cpu_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def record(most: int) -> list[dict[str, float]]:
-    """Return what each call takes, at each size that was reached (ms; `gcs` in the process of GCS)."""
+def record(most: int) -> None:
+    """Print what each call takes, at each size that was reached (ms; `cpu` here, `gcs` in the process of GCS)."""
     import ray
-    from ray._raylet import NodeID
 
     from launcher.runtime import ray_api
 
-    @ray.remote(num_cpus=0, num_gpus=1, max_restarts=0)
-    class Rank:
-        def ready(self) -> int:
-            return os.getpid()
-
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # the raylets end with this process
     begun, rows = time.monotonic(), []
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="rl") as folder:
         raylets = Raylets(Path(folder))
         try:
             raylets.head()
             connect(ray_api, raylets.address)
-            gcs = raylets.pid_of("gcs_server")
-            reserved = 0
+            gcs, reserved = raylets.pid_of("gcs_server"), set[str]()
             while raylets.count < most and time.monotonic() - begun < LIMIT_S:
                 raylets.wave(min(WAVE, most - raylets.count))
-                alive = await_alive(ray, raylets.count, begun)
-                keys = [f"g{at}" for at in range(reserved, alive // TRAYS)]
-                row: dict[str, float] = {"raylets": alive, "groups": alive // TRAYS}
-                domain = {ray_api.DOMAIN: "STRICT_PACK"}
-                slots = [[f"main-{at}" for at in range(TRAYS * n, TRAYS * n + TRAYS)] for n in range(reserved, 10_000)]
-                todo = list(zip(keys, slots, strict=False))
-                bundle = [{"GPU": 1.0}] * TRAYS
-                row["reserve"] = each(lambda one: ray_api.reserve(one[0], bundle, one[1], domain), todo)
-                row["created"] = await_created(ray_api, len(keys) + reserved)
-                reserved += len(keys)
-                row["groups"] = reserved
-                node_ids = [NodeID.from_hex(node["NodeID"]) for node in ray.nodes()]
-                client = ray._private.worker.global_worker.gcs_client
-                for name, call in {
-                    "nodes": ray.nodes,
-                    "groups_table": ray_api.placement_group_table,
-                    "tables": ray_api.tables,
-                    "find": lambda: ray_api._find("g0"),
-                    "check_alive": lambda ids=node_ids: client.check_alive(ids, timeout=5),
-                    "pending_demand": ray_api.pending_demand,
-                    "list_named_actors": lambda: ray.util.list_named_actors(),
-                }.items():
-                    timed(row, name, call, gcs)
-                rows.append(row)
-                print(json.dumps(row), flush=True)
-            groups = [ray_api._find(f"g{at}") for at in range(min(reserved, 4))]
-            since, used = time.monotonic(), cpu_of(gcs)
-            strategies = [
-                ray_api.PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=at)
-                for group in groups
-                for at in range(TRAYS)
-            ]
-            actors = [
-                Rank.options(scheduling_strategy=one, name=f"a{at}", lifetime="detached", get_if_exists=True).remote()
-                for at, one in enumerate(strategies)
-            ]
-            asked = time.monotonic() - since
-            ray.get([actor.ready.remote() for actor in actors], timeout=300)
-            took = time.monotonic() - since
-            last = {
-                "actors": len(actors),
-                "asked": 1e3 * asked / len(actors),
-                "ready": 1e3 * took / len(actors),
-                "gcs": 1e3 * (cpu_of(gcs) - used) / len(actors),
-            }
-            print(json.dumps(last), flush=True)
+                await_alive(ray, raylets.count)
+                rows.append(sized(ray, ray_api, reserved, gcs))
+                print(json.dumps(rows[-1]), flush=True)
             since, used = time.monotonic(), cpu_of(gcs)
             time.sleep(10)
-            print(json.dumps({"gcs idle, % of a core": 100 * (cpu_of(gcs) - used) / (time.monotonic() - since)}))
+            idle = 1e3 * (cpu_of(gcs) - used) / (time.monotonic() - since)
+            print(json.dumps({"gcs idle, ms of CPU a second": idle}), flush=True)
+            extrapolate(rows)
+            print(json.dumps(actors(ray, ray_api, sorted(reserved)[:3], gcs)), flush=True)
         finally:
+            ray.shutdown()
             raylets.end()
-    return rows
+
+
+def sized(ray, ray_api, reserved: set[str], gcs: int) -> dict[str, float]:
+    """Reserve a group in each whole domain that has none, and return what each call takes now."""
+    nodes = [node for node in ray.nodes() if node["Alive"] and ray_api.SLOT in node["Labels"]]
+    domains: dict[str, list[str]] = {}
+    for node in nodes:
+        domains.setdefault(node["Labels"][ray_api.DOMAIN], []).append(node["Labels"][ray_api.SLOT])
+    new = {key: slots for key, slots in domains.items() if len(slots) == TRAYS and key not in reserved}
+    bundles, within = [{"GPU": 1.0}] * TRAYS, {ray_api.DOMAIN: "STRICT_PACK"}
+    begun, used = time.monotonic(), cpu_of(gcs)
+    for key, slots in new.items():
+        ray_api.reserve(key, bundles, slots, within)
+    reserved |= new.keys()
+    row: dict[str, float] = {"raylets": len(nodes), "groups": len(reserved)}
+    row["reserve"] = 1e3 * (time.monotonic() - begun) / max(1, len(new))
+    await_created(ray_api, len(reserved))
+    row["created"] = 1e3 * (time.monotonic() - begun) / max(1, len(new))
+    row["created gcs"] = 1e3 * (cpu_of(gcs) - used) / max(1, len(new))
+    tables = ray_api.tables()
+    key = min(reserved, default="none")
+    for name, call in {
+        "nodes": ray.nodes,
+        "groups": ray_api.placement_group_table,
+        "tables": ray_api.tables,
+        "group": lambda: ray_api.group(key, tables.labels),
+        "dead": lambda: ray_api.dead(list(tables.alive)),
+        "pending_demand": ray_api.pending_demand,
+        "list_named_actors": ray.util.list_named_actors,
+    }.items():
+        timed(row, name, call, gcs)
+    return row
+
+
+def actors(ray, ray_api, keys: list[str], gcs: int) -> dict[str, float]:
+    """Return what an actor on each bundle of some groups takes (ms each)."""
+
+    @ray.remote(num_cpus=0, num_gpus=1, max_restarts=0)
+    class Rank:
+        def ready(self) -> None:
+            """Be there."""
+
+    since, used = time.monotonic(), cpu_of(gcs)
+    groups = [ray_api.get_placement_group(key) for key in keys]
+    strategies = [
+        ray_api.PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=at)
+        for group in groups
+        for at in range(TRAYS)
+    ]
+    made = [
+        Rank.options(scheduling_strategy=one, name=f"a{at}", lifetime="detached", get_if_exists=True).remote()
+        for at, one in enumerate(strategies)
+    ]
+    asked = time.monotonic() - since
+    ray.get([actor.ready.remote() for actor in made], timeout=200)
+    each = {"asked": asked, "ready": time.monotonic() - since, "gcs": cpu_of(gcs) - used}
+    return {"actors": len(made), **{name: 1e3 * took / len(made) for name, took in each.items()}}
+
+
+def extrapolate(rows: list[dict[str, float]]) -> None:
+    """Print each figure at the smallest and the largest size, and on their straight line at Ray's limit."""
+    least, most = rows[0], rows[-1]
+    if most["raylets"] == least["raylets"]:
+        return
+    print(f"ms a call: {least['raylets']:.0f} and {most['raylets']:.0f} raylets, and on their line {NODES:,}")
+    for name in (name for name in least if name.endswith((" cpu", " gcs"))):
+        slope = (most[name] - least[name]) / (most["raylets"] - least["raylets"])
+        at_limit = most[name] + slope * (NODES - most["raylets"])
+        print(f"{name:24}{least[name]:9.2f}{most[name]:9.2f}{max(at_limit, most[name]):12.1f}")
 
 
 def connect(ray_api, address: str) -> None:
@@ -192,32 +220,21 @@ def connect(ray_api, address: str) -> None:
     raise TimeoutError(address)
 
 
-def await_alive(ray, wanted: int, begun: float) -> int:
-    """Return how many raylets are alive, once all are or 90 s have passed."""
-    for _ in range(90):
-        alive = sum(1 for node in ray.nodes() if node["Alive"]) - 1
-        if alive >= wanted or time.monotonic() - begun > LIMIT_S + 60:
-            break
+def await_alive(ray, wanted: int) -> None:
+    """Wait until so many raylets are alive, a minute at most: on a busy machine some give up."""
+    for _ in range(60):
+        if sum(1 for node in ray.nodes() if node["Alive"]) > wanted:
+            return
         time.sleep(1)
-    return alive
 
 
-def await_created(ray_api, wanted: int) -> float:
-    """Return how long it takes until so many groups are created (ms)."""
+def await_created(ray_api, wanted: int) -> None:
+    """Wait until so many groups are created."""
     begun = time.monotonic()
     while time.monotonic() - begun < 30:
         if sum(1 for row in ray_api.placement_group_table().values() if row["state"] == "CREATED") >= wanted:
-            break
-        time.sleep(0.02)
-    return 1e3 * (time.monotonic() - begun)
-
-
-def each(call: Callable[[object], object], things: list) -> float:
-    """Return how long a call takes for each thing (ms)."""
-    begun = time.monotonic()
-    for one in things:
-        call(one)
-    return 1e3 * (time.monotonic() - begun) / max(1, len(things))
+            return
+        time.sleep(0.005)
 
 
 def timed(row: dict[str, float], name: str, call: Callable[[], object], gcs: int) -> None:
@@ -232,5 +249,142 @@ def timed(row: dict[str, float], name: str, call: Callable[[], object], gcs: int
     row[f"{name} gcs"] = round(1e3 * (cpu_of(gcs) - used) / TIMES, 3)
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What a call takes (ms): here and in GCS, for itself and for each node, or bundle of a group, in its answer."""
+
+    cpu: float
+    cpu_each: float
+    gcs: float = 0.0
+    gcs_each: float = 0.0
+
+
+RECORDED = {
+    "nodes": Cost(0.1, 0.055, 0.1, 0.01),
+    "groups": Cost(0.5, 0.03, 0.3, 0.01),
+    "group": Cost(0.9, 0.03, 0.2, 0.01),
+    "dead": Cost(0.3, 0.0005, 0.05, 0.0005),
+    "pending_demand": Cost(0.5, 0.02, 0.1, 0.02),
+}
+"""What `record` found here, on Ray 2.60."""
+
+
+class Gcs:
+    """A stand-in for GCS behind Ray's API: as many nodes and groups as wanted, as late as recorded.
+
+    What Ray's own code would use of this process is burnt; the CPU of GCS is slept, one question after the other.
+    """
+
+    def __init__(self, groups: int, size: int) -> None:
+        self.used = dict.fromkeys(RECORDED, 0.0)
+        self.rows = [self._node(at, size) for at in range(groups * size)]
+        self.groups: dict[str, dict] = {}
+        self._size = size
+        self._turn = threading.Lock()
+
+    def _node(self, at: int, size: int) -> dict:
+        labels = {
+            "nvlaunch.io/slot": f"main-{at}",
+            "nvlaunch.io/generation": "0",
+            "ray.io/gpu-domain": f"d{at // size}",
+        }
+        return {"NodeID": f"{at:056x}", "Alive": True, "Labels": labels, "Resources": {"CPU": 1.0, "GPU": 4.0}}
+
+    def take(self, name: str, things: int) -> None:
+        """Take the time of a call whose answer has so many things."""
+        cost = RECORDED[name]
+        burnt, end = (cost.cpu + cost.cpu_each * things) / 1e3, 0.0
+        with self._turn:
+            time.sleep((cost.gcs + cost.gcs_each * things) / 1e3)
+        begun = time.thread_time()
+        while time.thread_time() - begun < burnt:
+            end += 1.0
+        self.used[name] += burnt
+
+    def nodes(self) -> list[dict]:
+        self.take("nodes", len(self.rows))
+        return list(self.rows)
+
+    def table(self, group: str | None = None) -> dict:
+        if group is not None:
+            return self.groups[group]
+        self.take("groups", len(self.groups) * self._size)
+        return dict(self.groups)
+
+    def find(self, key: str) -> str:
+        self.take("group", self._size)
+        if key not in self.groups:
+            raise ValueError(key)
+        return key
+
+    def reserve(self, bundles: list, *, name: str, **_: object) -> None:
+        self.take("group", len(bundles))
+        first = int(name[1:]) * self._size
+        self.groups[name] = {
+            "name": name,
+            "state": "CREATED",
+            "bundles": dict(enumerate(bundles)),
+            "bundles_to_node_id": {at: self.rows[first + at]["NodeID"] for at in range(len(bundles))},
+            "stats": {},
+        }
+
+    def check_alive(self, ids: list[str], timeout: float) -> list[bool]:
+        self.take("dead", len(ids))
+        return [self.rows[int(one, 16)]["Alive"] for one in ids]
+
+
+def stand_in(groups: int) -> None:
+    """Print what the supervisor of a run of so many groups of 16 costs, over the stand-in."""
+    from launcher.runtime import ray_api, ray_tables
+
+    size = NODES // GROUPS
+    gcs = Gcs(groups, size)
+    client = SimpleNamespace(check_alive=gcs.check_alive)
+    worker = SimpleNamespace(global_worker=SimpleNamespace(gcs_client=client))
+    ray_api.ray = SimpleNamespace(
+        nodes=gcs.nodes, NodeID=SimpleNamespace(from_hex=str), _private=SimpleNamespace(worker=worker)
+    )
+    ray_api.placement_group_table, ray_api.get_placement_group = gcs.table, gcs.find
+    ray_api.placement_group, ray_api.pending_demand = (
+        gcs.reserve,
+        lambda: gcs.take("pending_demand", groups * size) or [],
+    )
+    ray_api.dashboard = lambda: 0
+    tables = ray_tables.RayTables(ray_api)
+    threading.Thread(target=tables.keep, daemon=True).start()
+    assert tables.fresh(60)["ok"]
+    print(f"{groups * size:,} raylets, {groups} groups of {size}")
+    keys, bundles = [f"g{at}" for at in range(groups)], [{"GPU": 4.0}] * size
+    with ThreadPoolExecutor(64) as pool:  # as many actions as the launcher has under way
+        for what, act in {
+            "reserved": lambda key: (ray_api.reserve(key, bundles, [], {}), tables.group(key, 60)),
+            "verified": lambda key: tables.group(key, 60),
+        }.items():
+            begun, used = time.monotonic(), time.process_time()
+            replies = list(pool.map(act, keys))
+            sent = len(json.dumps(tables.group(keys[0], 60))) * len(replies)
+            took, cpu = time.monotonic() - begun, time.process_time() - used
+            print(f"  all groups {what}: {took:.1f} s, {1e3 * cpu / groups:.1f} ms of CPU a group, {sent:,} bytes")
+    ray_tables.SETTLE_S = ray_tables.HASTE_S = 0.0
+    tables.fresh(60)
+    tables.fresh(60)
+    begun, used = time.monotonic(), time.process_time()
+    time.sleep(STEADY_S)
+    share = 100 * (time.process_time() - used) / (time.monotonic() - begun)
+    begun, used = time.monotonic(), time.process_time()
+    ray_api.tables()
+    whole = time.process_time() - used
+    print(f"  steady: {share:.0f} % of a core; all tables twice a second would be {200 * whole:.0f} %")
+    gcs.rows[0] = {**gcs.rows[0], "Alive": False}
+    begun = time.monotonic()
+    while all(node["alive"] for node in tables.latest()["nodes"]):
+        time.sleep(0.01)
+    print(f"  a dead raylet is told {time.monotonic() - begun:.2f} s after GCS knows it")
+
+
 if __name__ == "__main__":
-    record(int(sys.argv[2]))
+    if sys.argv[1:2] == ["record"]:
+        record(int(sys.argv[2]) if len(sys.argv) > 2 else 40)
+    else:
+        for groups in [int(word) for word in sys.argv[1:]] or [GROUPS // 10, GROUPS]:
+            stand_in(groups)

@@ -47,6 +47,7 @@ from launcher.probe.node_facts import Facts
 from launcher.probe.results import Unknown
 from launcher.sim.prober import SimProber
 from launcher.store.store import Store
+from launcher.transport.agent.addresses import most_connections
 from tests.standin.shell import Reader, StandInShell, Traffic, order
 
 ONE_RUN, MANY_RUNS = (128, 1024, 4992, 9984), (10_008, 40)
@@ -112,7 +113,9 @@ class Bench:
         racks = size // self.trays
         self.fleet = hall(racks + 1, self.trays)
         self.rows: dict[str, dict[str, float]] = {}
-        launcher.transport.open.open_shell = lambda home, fleet: StandInShell(home, path, self.traffic, reader)
+        launcher.transport.open.open_shell = lambda home, fleet: StandInShell(
+            home, path, self.traffic, reader, most_connections(fleet)
+        )
         vars(launcher.drive.control)["open_prober"] = lambda home, fleet: RackProber(SimSettings())
         Loop.tick = lambda loop: self.watched.tick(loop)  # type: ignore[method-assign,assignment]
         folder = home / "work"
@@ -180,7 +183,7 @@ class Bench:
             time.sleep(STEADY_S)
         faulty = self._addresses(100)
         self.watched.forget()
-        with self.phase("faults", len(faulty)) as found:
+        with self.phase("faults", self.size) as found:
             begun = time.monotonic()
             order(self._path, {"op": "raylets", "machines": faulty})
             self.watched.wait(lambda: bool(self.watched.acted))

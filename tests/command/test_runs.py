@@ -16,6 +16,7 @@ import pytest
 
 from launcher.store.status_reads import StatusReader
 from launcher.store.user import User
+from tests import forked
 
 ROOT = Path(__file__).parents[2]
 ESCAPE = "\x1b"
@@ -66,9 +67,8 @@ class Desk:
 
     def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
         """Run a command to its end."""
-        with self.begin(*words) as process:
-            out, err = process.communicate(timeout=60)
-        return subprocess.CompletedProcess(words, process.returncode, out, err)
+        code, out, err = forked.run(words, env=self.env, folder=self.folder, timeout=60)
+        return subprocess.CompletedProcess(words, code, out, err)
 
     def up(self, *words: str) -> "subprocess.CompletedProcess[str]":
         return self.run("up", "task.yaml", "-i", "fleet.yaml", "-y", *words)

@@ -306,6 +306,61 @@ def test_a_container_that_vanished_is_made_again_and_set_up(site: Site) -> None:
     site.ask(op="kill", level="rank", member=site.stand.slots[0].member, attempt=9, grace=0)
 
 
+def test_a_terminal_is_a_shell_inside_with_the_variables_of_the_rank(site: Site) -> None:
+    site.start(10)
+    site.pid(10)
+    program = site.stand.nodes.visit(site.run, NodeName("r1-n1"), site.stand.slots[0].member)
+    leader, follower = pty.openpty()
+    with subprocess.Popen(
+        program,
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        start_new_session=True,
+        env={**os.environ, "TERM": "vt52"},
+    ) as shell:
+        os.close(follower)
+        typed = '[ -t 0 ] && echo "it-is-a-""terminal $TERM $OF_NODE $(cat /mark)"; pwd; exit 5\n'
+        os.write(leader, typed.encode())
+        shown = b""
+        with contextlib.suppress(OSError):  # the other end is closed
+            while part := os.read(leader, 4096):
+                shown += part
+        assert shell.wait(AMPLE_S) == 5, shown
+    os.close(leader)
+    assert b"it-is-a-terminal vt52 here one" in shown
+    assert str(site.folder() / "workdir").encode() in shown
+    site.ask(op="kill", level="rank", member=site.stand.slots[0].member, attempt=10, grace=0)
+
+
+@pytest.mark.parametrize("engine", list(IMAGES), ids=lambda engine: engine.value)
+def test_what_is_mounted_again_in_the_workdir_is_seen_inside(
+    docker: Docker, podman: Podman, tmp_path: Path, engine: Engine
+) -> None:
+    def mount(*words: str) -> None:
+        subprocess.run(["mount", *words], check=True)
+
+    mount("--bind", str(tmp_path), str(tmp_path))
+    try:
+        mount("--make-shared", str(tmp_path))  # as systemd makes all of a node
+        client = docker if engine is Engine.DOCKER else podman
+        site = Site(tmp_path, f"box-m-{engine.value}", client, IMAGES[engine])
+        bucket = site.folder() / "workdir" / "bucket"
+        bucket.mkdir(parents=True)
+        mount("-t", "tmpfs", "none", str(bucket))
+        (bucket / "first").touch()
+        site.prepare()
+        subprocess.run(["umount", "--lazy", str(bucket)], check=True)
+        mount("-t", "tmpfs", "none", str(bucket))
+        (bucket / "second").touch()
+        site.start(1, f"ls {bucket}")
+        assert site.end(1) == 0
+        assert site.lines(1) == ["second"]
+        site.stand.take_down()
+    finally:
+        subprocess.run(["umount", "--lazy", "--recursive", str(tmp_path)], check=True)
+
+
 def test_nothing_is_left_after_down_although_the_agent_was_killed(docker: Docker, tmp_path: Path) -> None:
     other = Site(tmp_path, "box-2", docker, IMAGE)
     other.prepare()

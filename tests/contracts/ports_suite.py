@@ -23,6 +23,7 @@ from launcher.core.model.actions import (
     Level,
     Park,
     PowerOff,
+    PowerQuery,
     Prepare,
     Reason,
     Release,
@@ -212,6 +213,13 @@ class NodesSuite:
         assert harness.nodes.perform(without, action).result is Result.FAILED
         command = replace(run, fleet=replace(run.fleet, fence_command="true {node}"))
         assert harness.nodes.perform(command, action).result is Result.POWERED_OFF
+
+    def test_whether_power_is_off_is_asked_by_a_command_and_not_without_one(self, harness: Harness) -> None:
+        run = harness.place(Program.LASTS)
+        action = PowerQuery(reason=REASON, node=run.placement.nodes[2])
+        for query in (None, "false {node}"):  # a node that was never begun on is on
+            asked = replace(run, fleet=replace(run.fleet, power_query=query))
+            assert harness.nodes.perform(asked, action).result is Result.FAILED
 
     def test_a_run_from_its_claims_to_the_last_process(self, harness: Harness) -> None:
         run = harness.place(Program.LASTS)

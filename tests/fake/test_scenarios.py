@@ -78,6 +78,7 @@ def fleet(told: Mapping[str, Any], faults: list[Mapping[str, Any]], run_s: float
         levels=("block", "rack"),
         head=Access(address="10.9.9.9") if told.get("head") else None,
         fence_command="fence {node}" if told.get("fence") else None,
+        power_query="query {node}" if told.get("query") else None,
         sim=SimSettings(start_s=3.0, run_s=run_s, faults=happen),
     )
 

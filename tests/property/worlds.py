@@ -73,8 +73,17 @@ def runs(draw: st.DrawFn, *, max_faults: int = 4, kinds: tuple[FaultKind, ...] =
     task = Task(name="job", groups=tuple(groups), stop_grace=draw(st.sampled_from((0.0, 10.0))))
     head = draw(st.sampled_from((None, Access(address="10.9.9.9"))))
     fence = draw(st.sampled_from((None, "fence {node}")))
+    query = draw(st.sampled_from((None, "query {node}")))
     nodes = tuple(_node(name) for name in placement.nodes)
-    fleet = Inventory(name="hall", transport=Transport.SIM, nodes=nodes, head=head, fence_command=fence, sim=settings)
+    fleet = Inventory(
+        name="hall",
+        transport=Transport.SIM,
+        nodes=nodes,
+        head=head,
+        fence_command=fence,
+        power_query=query,
+        sim=settings,
+    )
     return Run(id=RunId("job-1"), name=RunName("job"), task=task, placement=placement, fleet=fleet)
 
 

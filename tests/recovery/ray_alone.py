@@ -45,6 +45,9 @@ def main() -> None:
         half = told.with_suffix(".half")
         half.write_text(json.dumps([where if now - when < ASK_S else "" for when, where in heard]))
         half.replace(told)
+        dead = [node["NodeID"] for node in ray.nodes() if not node["Alive"]]
+        if dead:
+            told.with_suffix(".dead").write_text(json.dumps(dead))
         time.sleep(0.05)
 
 

@@ -58,7 +58,9 @@ class Stage:
             head = {"address": self.rig.head.address, "host_key": self.rig.head.fingerprint}
             lines.append(f"head: {json.dumps(head)}")
         if self.told["fleet"].get("fence"):
-            lines.append(f"fence_command: {self._fence()}")
+            lines.append(f"fence_command: {self._switch('fence', self.rig.fence_command)}")
+        if self.told["fleet"].get("query"):
+            lines.append(f"power_query: {self._switch('query', self.rig.power_query)}")
         lines.append("racks:")
         for rack in sorted({node.partition("-")[0] for node in self.hosts}):
             ours = {node: host for node, host in self.hosts.items() if node.startswith(f"{rack}-")}
@@ -75,11 +77,11 @@ class Stage:
                     host.set_hardware(cluster_uuid=domain)
         return "\n".join(lines) + "\n"
 
-    def _fence(self) -> str:
+    def _switch(self, name: str, command: str) -> str:
         """The rig's power switch knows hosts by their own names, not by the scenario's."""
-        script = self.shared / "fence"
+        script = self.shared / name
         lines = [f'if [ "$1" = {node} ]; then set -- {host.name}; fi\n' for node, host in self.hosts.items()]
-        script.write_text("#!/bin/sh\n" + "".join(lines) + f"exec {self.rig.fence_command.format(node='$1')}\n")
+        script.write_text("#!/bin/sh\n" + "".join(lines) + f"exec {command.format(node='$1')}\n")
         script.chmod(0o755)
         return f"{script} {{node}}"
 
@@ -220,6 +222,11 @@ class Stage:
         self._later(1.0, again)
         return lambda: None
 
+    def _agent_killed(self, host: Host, node: str, fault: Mapping[str, Any]) -> None:
+        for process in host.processes(self.name):
+            if process.argv[-4:-2] == ("agent", "serve") and "/head" not in process.argv[-2]:
+                host.kill(process.pid)
+
     def _raylet_stopped(self, host: Host, node: str, fault: Mapping[str, Any]) -> Callable[[], None]:
         stopped = self._ours(host, "raylet")
         for pid in stopped:
@@ -250,6 +257,22 @@ class Stage:
     def _power_cut(self, host: Host, node: str, fault: Mapping[str, Any]) -> Callable[[], None]:
         host.power_cut()
         return lambda: None if host.on else host.boot()
+
+    def _host_paused(self, host: Host, node: str, fault: Mapping[str, Any]) -> Callable[[], None]:
+        """As a virtual machine that is moved: nothing runs there, and nothing that is sent to it arrives."""
+        host.drop(True)
+        stopped = [one.pid for one in host.processes() if one.state != "Z"]
+        for pid in stopped:
+            host.freeze(pid)
+
+        def cure() -> None:
+            host.drop(False)
+            living = {one.pid for one in host.processes()}
+            for pid in stopped:
+                if pid in living:
+                    host.thaw(pid)
+
+        return cure
 
     def _link_down(self, host: Host, node: str, fault: Mapping[str, Any]) -> Callable[[], None]:
         host.drop(True)

@@ -21,12 +21,15 @@ SLOW = 2.0
 
 SCENES = (
     "raylet_killed",
+    "agent_killed",
     "rank_killed",
     "link_10s",
     "raylet_stopped",
     "head_killed",
     "host_reboots",
     "power_cut",
+    "power_cut_fenced",
+    "power_cut_queried",
     "gpu_lost",
     "one_link_dies",
     "disk_full",
@@ -48,7 +51,6 @@ SLOW_SCENES = (
     "two_slices_one_spare",
     "no_spare_node_returns",
     "fails_again_and_again",
-    "power_cut_fenced",
     "program_fails",
     "program_fails_on_one_node",
     "hang",
@@ -126,6 +128,26 @@ def test_what_comes_of_a_fault_on_real_hosts(stage: Stage, record_property: Any)
     again = [node for node in untouched if stage.setups(node) > 1]
     assert not again, f"{again} ran their setup twice"
     assert not expect.keys() - {"attempts", "within", *SIM_ALONE}, f"unknown expectations {expect}"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"at": 30, "node": "r1-n2", "fault": "host_paused", "duration": 8},
+        {"at": [30, 41, 52], "node": "r1-n2", "fault": "link_down", "duration": 5},
+    ],
+    ids=lambda fault: fault["fault"],
+)
+@pytest.mark.parametrize("stage", ["link_10s"], indirect=True)
+def test_a_machine_that_stands_still_or_whose_link_flaps_costs_nothing(stage: Stage, fault: dict[str, Any]) -> None:
+    stage.told = {**stage.told, "faults": [fault]}
+    stage.up()
+    stage.strike()
+    stage.goes_on(stage.lasts(shorter) + QUIET_S)
+    assert not [event["subject"] for event in stage.later_events() if event["kind"] == "intent"]
+    last = stage.finish()
+    assert (last["state"], last["attempt"], last["restarts"]) == ("succeeded", 1, 0)
+    stage.hold_the_count()
 
 
 @pytest.mark.parametrize("stage", ["power_cut"], indirect=True)

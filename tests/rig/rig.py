@@ -234,6 +234,11 @@ class Rig:
         """A command for an inventory that cuts the power of `{node}`, as through its BMC."""
         return f"env PYTHONPATH={_ROOT} {sys.executable} -m tests.rig.bmc {self.folder} {{node}}"
 
+    @property
+    def power_query(self) -> str:
+        """A command for an inventory that succeeds only if `{node}` is off."""
+        return f"{self.fence_command} status"
+
     def note_power(self) -> None:
         """Write down PID 1 and cable of each host that is on, for its BMC."""
         lines = [f"{host.name} {host.pid} {birth(host.pid)} {host.cable}\n" for host in self._all.values() if host.on]

@@ -222,9 +222,12 @@ def test_a_bmc_cuts_the_power_from_another_process() -> None:
     with Rig(1, 2, head=True) as rig:
         host, other = rig.hosts.values()
         command = rig.fence_command.format(node=host.name).split()
+        query = rig.power_query.format(node=host.name).split()
+        assert subprocess.run(query, check=False, timeout=30, cwd="/").returncode == 1
         for _ in range(2):  # off already is as good
             subprocess.run(command, check=True, timeout=30, cwd="/")
         assert not host.on
+        assert subprocess.run(query, check=False, timeout=30, cwd="/").returncode == 0
         assert knock(host) == "silence"
         assert (knock(other), knock(rig.head)) == ("SSH-2.0", "SSH-2.0")
         host.power_cut()

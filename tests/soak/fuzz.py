@@ -175,6 +175,7 @@ def _run(rnd: Random) -> tuple[Run, Inventory]:
         nodes=nodes,
         head=rnd.choice((None, Access(address="10.9.9.9"))),
         fence_command=rnd.choice((None, "fence {node}")),
+        power_query=rnd.choice((None, "query {node}")),
         sim=sim,
     )
     placement = place(task, whole, {})

@@ -22,7 +22,9 @@ class StandInAgent:
         self.serves = False
         self._cluster = cluster
         self._head = head
-        self._status: bytes | None = None
+        self._status: dict[str, Any] | None = None
+        self._number = 0
+        self._heard = False
         self._clear()
 
     def _clear(self) -> None:
@@ -33,7 +35,19 @@ class StandInAgent:
         self._setup = "absent"
         self._files: set[str] = set()
         self._ranks: dict[str, dict[str, Any]] = {}
+        self._change()
+
+    def _change(self) -> None:
+        """Take note that the status is another one; the head's agent has it at once."""
         self._status = None
+        if self._heard:
+            self._cluster.news.add(self)
+
+    def _speak(self) -> None:
+        """Send heartbeats from now on."""
+        if not self._heard:
+            self._heard = True
+            self._change()
 
     def serve(self) -> bytes:
         """Start it; return what its starter prints."""
@@ -54,7 +68,7 @@ class StandInAgent:
     def begin(self, member: str, attempt: int) -> None:
         """Start a rank."""
         self._ranks[member] = {"member": member, "attempt": attempt, "running": True, "quiet": 1.0}
-        self._status = None
+        self._change()
 
     def lose_raylet(self) -> None:
         """End the raylet, and with it its ranks, as if it was killed."""
@@ -66,7 +80,7 @@ class StandInAgent:
         running = [rank for rank in self._ranks.values() if rank["running"]]
         for rank in running:
             rank.update(running=False, exit_code=code, ended_ago=0.1, tail=[])
-        self._status = None
+        self._change()
         return len(running)
 
     def reply(self, asked: dict[str, Any]) -> bytes:
@@ -87,17 +101,19 @@ class StandInAgent:
     def _prepare(self, asked: dict[str, Any]) -> bytes:
         if asked["workdir"] and "workdir" not in self._files:
             return b'{"ok": true, "protocol": %d, "need": "workdir"}' % PROTOCOL
-        self._setup, self._status = "done", None
+        self._setup = "done"
+        self._change()
         return _OK
 
     def _start_ray(self, asked: dict[str, Any]) -> bytes:
         self._ray, self._generation, self._member = "running", asked["generation"], asked.get("member")
-        self._status = None
         if self._head:
             self._cluster.forget()
             self._cluster.begun = True
         else:
             self._slot = self._cluster.join(asked["argv"])
+            self._speak()
+            self._change()
         return _OK
 
     def _signal(self, asked: dict[str, Any]) -> bytes:
@@ -115,20 +131,32 @@ class StandInAgent:
         del asked
         self._cluster.lose(self._slot)
         self._cluster.agents.pop(self.place, None)
-        self.serves = False
+        self.serves = self._heard = False
         self._clear()
+        self._cluster.board.forget(self.place)
         return _OK
 
     def _supervisor(self, asked: dict[str, Any]) -> bytes:
         return self._cluster.reply(asked["question"])
 
     def _say_status(self, asked: dict[str, Any]) -> bytes:
-        del asked
         if self._head:
             return self._head_status()
+        if "head" in asked:
+            self._speak()
+        passing: dict[str, Any] = {
+            "reachable": {},
+            "head_silence": HEARD_S if self._member else None,
+            "head_unheard": None,
+        }
+        return json.dumps({**self.status(), **passing}).encode()
+
+    def status(self) -> dict[str, Any]:
+        """Return what the head's agent is sent, too."""
         if self._status is None:
+            self._number += 1
             step = {"generation": self._generation, "message": ""}
-            status = {
+            self._status = {
                 "ok": True,
                 "protocol": PROTOCOL,
                 "agent": 4711,
@@ -138,14 +166,14 @@ class StandInAgent:
                 "setup": {"phase": self._setup, "exit_code": 0, "tail": [], **step},
                 "ranks": list(self._ranks.values()),
                 "mounts": [],
-                "reachable": {},
-                "head_silence": HEARD_S if self._member else None,
-                "head_unheard": None,
                 "followed": None,
                 "head_bound": self._member is None,
+                "version": (self.place, self._number),
             }
-            self._status = json.dumps(status).encode()
         return self._status
+
+    def _views(self, asked: dict[str, Any]) -> bytes:
+        return json.dumps(self._cluster.views(*asked["since"])).encode()
 
     def _head_status(self) -> bytes:
         ages = json.dumps(dict.fromkeys((place for place in self._cluster.agents if place != self.place), HEARD_S))
@@ -165,4 +193,5 @@ _ANSWERS: dict[str, Callable[[StandInAgent, dict[str, Any]], bytes]] = {
     "stop": StandInAgent._stop,
     "status": StandInAgent._say_status,
     "supervisor": StandInAgent._supervisor,
+    "views": StandInAgent._views,
 }

@@ -3,8 +3,21 @@
 import json
 from typing import Any
 
-from launcher.runtime.protocol import PROTOCOL
+from launcher.runtime.deadline import now
+from launcher.runtime.protocol import PROTOCOL, StatusReply
+from launcher.runtime.protocol_views import packed
+from launcher.runtime.status_board import StatusBoard
 from launcher.setup import ray
+
+
+class ConfirmedBoard(StatusBoard):
+    """The statuses of nodes that have all just sent a heartbeat."""
+
+    def confirm_all(self) -> None:
+        """Confirm each status now."""
+        at = now()
+        with self._turn:
+            self._rows = {name: row._replace(confirmed=at) for name, row in self._rows.items()}
 
 
 class StandInCluster:
@@ -14,6 +27,8 @@ class StandInCluster:
         self.rows: dict[str, dict[str, Any]] = {}
         self.groups: dict[str, tuple[str, ...]] = {}
         self.agents: dict[str, Any] = {}
+        self.news: set[Any] = set()
+        self.board = ConfirmedBoard()
         self.begun = False
         self._tables: bytes | None = None
 
@@ -42,6 +57,14 @@ class StandInCluster:
         self.rows.clear()
         self.groups.clear()
         self.changed()
+
+    def views(self, epoch: str, number: int) -> StatusReply:
+        """Return what nodes have told the head's agent since a number: all of them send heartbeats."""
+        for agent in self.news:
+            self.board.put(agent.place, b"state 1 1 " + packed(agent.status()).encode(), now())
+        self.news.clear()
+        self.board.confirm_all()
+        return self.board.reply((epoch, number))
 
     def tables(self) -> bytes:
         """Return the reply with all tables, as JSON without its closing brace."""

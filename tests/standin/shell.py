@@ -234,10 +234,10 @@ class _Way:
 class StandInShell(SshShell):
     """An SSH shell whose connections end at the stand-in machines."""
 
-    def __init__(self, home: Path, path: str, traffic: Traffic, reader: Reader) -> None:
+    def __init__(self, home: Path, path: str, traffic: Traffic, reader: Reader, kept: int) -> None:
         super().__init__(home)
         self._path, self._traffic, self._reader = path, traffic, reader
-        self._links = ConnectionPool(self._settings, self._dial)
+        self._links = ConnectionPool(self._settings, self._dial, kept)
 
     def _settings(self, at: Access, op: Operation) -> Settings:
         del op

@@ -7,6 +7,8 @@ from typing_extensions import Self, assert_never
 
 from launcher.admission.checked_placement import held_text
 from launcher.admission.listener import (
+    BucketsUploaded,
+    BucketUpload,
     CloneBegun,
     DoesNotFitNow,
     DomainsUnknown,
@@ -30,7 +32,7 @@ from launcher.cli.output.console import agree, clean, say, warn
 from launcher.cli.output.doctor import rows
 from launcher.cli.output.errors import warning_text
 from launcher.cli.output.plan import commands_here, plan_text, racks_text, source_text
-from launcher.cli.output.progress import ProbeProgress
+from launcher.cli.output.progress import ChangingLine, ProbeProgress
 from launcher.cli.output.racks import fleet_text
 from launcher.cli.output.table import table
 from launcher.core.checks.results import CheckedNode, NodeVerdict
@@ -59,6 +61,7 @@ class AdmissionReport:
     def __init__(self, *, yes: bool = False) -> None:
         self._yes = yes
         self._probe = ProbeProgress(quiet=False)
+        self._upload = ChangingLine()
         self._fleet: Inventory | None = None
 
     def __enter__(self) -> Self:
@@ -66,6 +69,7 @@ class AdmissionReport:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._probe.__exit__(kind, error, at)
+        self._upload.hide()
 
     def asking(self, nodes: Sequence[NodeName]) -> None:
         """Start to wait for nodes."""
@@ -92,6 +96,10 @@ class AdmissionReport:
                 say(fleet_text(fleet))
             case FileWarning(mistake=mistake):
                 say(warning_text(mistake))
+            case BucketUpload():
+                self._upload.show(_upload(notice))
+            case BucketsUploaded():
+                self._upload.hide()
             case CloneBegun(workdir=workdir):
                 say(clean(f"cloning {workdir}"))
             case KindChosen():
@@ -140,6 +148,11 @@ class AdmissionReport:
     def _say_commands(self, task: Task) -> None:
         for line in commands_here(task, self._fleet) if self._fleet else ():
             say(line)
+
+
+def _upload(notice: BucketUpload) -> str:
+    size = f"{data_size(notice.copied)} of {data_size(notice.total)}"
+    return f"uploading `{notice.path}` to {notice.url}: {size}{notice.more}"
 
 
 def _kind(notice: KindChosen) -> str:

@@ -30,6 +30,7 @@ _VERBS: Mapping[ActionKind | Level | Unit, tuple[str, str]] = {
     Unit.SLOT: ("release", "released"),
     Unit.HEAD: ("release the Ray head on", "released the Ray head on"),
     "power_off": ("power off", "powered off"),
+    "power_query": ("ask for the power of", "asked for the power of"),
     "add_spare": ("add a spare to", "added a spare to"),
     "return_spare": ("give back", "gave back"),
     "relocate": ("relocate", "relocated"),

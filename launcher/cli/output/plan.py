@@ -48,7 +48,7 @@ def source_text(path: str, to: str) -> str:
 
 def commands_here(task: Task, fleet: Inventory) -> Iterator[str]:
     """Return the commands of task and inventory that run on this machine, without passwords."""
-    found = [("on_event", task.on_event), ("fence_command", fleet.fence_command)]
+    found = [("on_event", task.on_event), ("fence_command", fleet.fence_command), ("power_query", fleet.power_query)]
     for key, command in found[:1] if fleet.capabilities.imaginary else found:
         if command:
             yield _line(f"runs on this machine: `{key}`: {Redactor(command_passwords(command)).text(command)}")

@@ -63,6 +63,27 @@ class LiveLine:
             self._status = None
 
 
+class ChangingLine:
+    """Shows one text that changes: in place on a terminal, elsewhere as a line each `PLAIN_S`."""
+
+    def __init__(self) -> None:
+        self._line = LiveLine()
+        self._written = 0.0
+
+    def show(self, text: str) -> None:
+        """Show a text in place of the one before; the first line comes after `PLAIN_S`, too."""
+        self._written = self._written or time.monotonic()
+        if self._line.possible:
+            self._line.show(text)
+        elif time.monotonic() - self._written >= PLAIN_S:
+            self._written = time.monotonic()
+            say(clean(text))
+
+    def hide(self) -> None:
+        """Remove it."""
+        self._line.hide()
+
+
 class ProbeProgress:
     """Shows how many nodes have answered.
 

@@ -239,6 +239,11 @@ INVENTORY = section(
         type=Text(expected="a command", pattern=r"[^\x00-\x1f]*\S[^\x00-\x1f]*"),
     ),
     Field(
+        name="power_query",
+        doc="A command that succeeds only if a node (`{node}`, `{address}`, `{rack}`) is off. It changes nothing.",
+        type=Text(expected="a command", pattern=r"[^\x00-\x1f]*\S[^\x00-\x1f]*"),
+    ),
+    Field(
         name="imex",
         doc="`manage` starts IMEX with `sudo -n` if it does not run, `adopt` uses it if it runs, `off` ignores it.",
         type=_IMEX,

@@ -99,7 +99,8 @@ def parse_inventory(text: str, path: Path) -> Inventory:
         nodes=nodes,
         levels=levels,
         head=_head(values, defaults, out),
-        fence_command=_fence_command(values, out),
+        fence_command=_power_command("fence_command", "power off", values, out),
+        power_query=_power_command("power_query", "ask about", values, out),
         lease_path=values.get("lease_path", str) or LEASE_PATH,
         host_keys=HostKeyPolicy(values.get("host_keys", str) or HostKeyPolicy.LEARN.value),
         ray_tls=values.get("ray_tls", bool) or False,
@@ -173,13 +174,11 @@ def _head(values: Values, defaults: Values, out: Diagnostics) -> Access | None:
     return read_access(address, head.over(defaults), out) if address else None
 
 
-def _fence_command(values: Values, out: Diagnostics) -> str | None:
-    command = values.get("fence_command", str)
+def _power_command(key: str, does: str, values: Values, out: Diagnostics) -> str | None:
+    command = values.get(key, str)
     if command is not None and "{node}" not in command and "{address}" not in command:
-        what = (
-            "`fence_command` contains neither `{node}` nor `{address}`, so it would always power off the same machine"
-        )
-        out.mistake(values.mark_of("fence_command"), what, "write `{node}` in place of the name of the node")
+        what = f"`{key}` contains neither `{{node}}` nor `{{address}}`, so it would always {does} the same machine"
+        out.mistake(values.mark_of(key), what, "write `{node}` in place of the name of the node")
     return command
 
 

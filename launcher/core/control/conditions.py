@@ -98,10 +98,11 @@ def serves(tick: Tick, member: Member) -> bool:
         return False
     if tick.served.get(name) is slot:  # asked before in this tick: what its node reports stays
         return True
-    if _at_work(tick, member, slot):
+    if not _at_work(tick, member, slot):
+        return False
+    if tick.index.driver(member) in (None, member):  # else another slot's node reports the rank
         tick.served[name] = slot
-        return True
-    return False
+    return True
 
 
 def _at_work(tick: Tick, member: Member, slot: Slot) -> bool:

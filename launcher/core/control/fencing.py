@@ -12,13 +12,14 @@ from launcher.core.control.timing import (
     KILL_TRIES_SHOWN,
     POWER_OFF_AGAIN_S,
     POWER_OFF_S,
+    POWER_QUERY_S,
     UNPROVEN_S,
 )
-from launcher.core.model.actions import Kill, PowerOff, Reason, Why
+from launcher.core.model.actions import Kill, PowerOff, PowerQuery, Reason, Why
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Unseen
 from launcher.core.model.receipt import Answer, Result
-from launcher.core.model.record import Evidence
+from launcher.core.model.record import POWERED_OFF, Evidence
 from launcher.core.model.run import Cause
 from launcher.core.model.task import OnNoSpare
 
@@ -119,17 +120,44 @@ def _power_off_again(tick: Tick, node: NodeName, message: str) -> None:
         power_off(tick, node, message)
 
 
+def query_power(tick: Tick) -> None:
+    """Ask whether silent nodes are off, where the inventory says how: such a node runs nothing.
+
+    Reads `seen`, `holders`, `record.since.unseen`, `joined` and `stopped`. Writes `actions`.
+    """
+    if tick.run.fleet.power_query is None:
+        return
+    for node in tick.record.since.unseen:
+        if (node in tick.holders or node == tick.head_node) and node not in tick.record.stopped:
+            missed = _missed_for(tick, node)
+            if missed >= POWER_QUERY_S and _may_run(tick, node):
+                message = f"{node}: no contact for {missed:.0f} s"
+                tick.do(PowerQuery(reason=Reason(why=Why.REPLACE, message=message), node=node))
+
+
+def apply_power_query(tick: Tick, node: NodeName) -> None:
+    """Take in that a node is off; not where a witness has heard it meanwhile."""
+    if _missed_for(tick, node) >= POWER_QUERY_S:
+        tick.record.stopped[node] = POWERED_OFF
+
+
+def _missed_for(tick: Tick, node: NodeName) -> float:
+    return missed_for(tick.seen, node, quiet=tick.quiet(node), head=tick.head_node)
+
+
+def _may_run(tick: Tick, node: NodeName) -> bool:
+    return tick.started or node in tick.record.joined or node == tick.head_node
+
+
 def power_off_silent(tick: Tick, node: NodeName, message: str) -> None:
     """Ask to power off a node that is down, once it has been missed for `POWER_OFF_S`; in the end ask a person."""
-    missed = missed_for(tick.seen, node, quiet=tick.quiet(node), head=tick.head_node)
-    if missed >= POWER_OFF_S or tick.quiet(node) >= UNPROVEN_S:
+    if _missed_for(tick, node) >= POWER_OFF_S or tick.quiet(node) >= UNPROVEN_S:
         power_off(tick, node, message)
 
 
 def power_off(tick: Tick, node: NodeName, message: str) -> None:
     """Ask to power off a node whose processes cannot be ended otherwise; in the end ask a person."""
-    may_run = tick.started or node in tick.record.joined or node == tick.head_node
-    if tick.run.fleet.fence_command is not None and may_run:
+    if tick.run.fleet.fence_command is not None and _may_run(tick, node):
         tick.do(PowerOff(reason=Reason(why=Why.REPLACE, message=f"{node}: {message}"), node=node))
     if tick.quiet(node) >= UNPROVEN_S:
         tick.hold(f"{node}: {message}; ranks may still run there. If it is off: nvlaunch confirm-dead {node}")

@@ -1,17 +1,17 @@
 """Where a run stands: its state for scripts, and the status message for people."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from launcher.core.control.conditions import Condition
 from launcher.core.control.slice_count import slice_notes
 from launcher.core.control.state import Tick
 from launcher.core.control.timing import BLINK_S, DEMAND_S
 from launcher.core.model.nodeset import NodeName, fold
-from launcher.core.model.observation import Phase, RankReport, Refusal, Seen, Unseen
+from launcher.core.model.observation import Phase, RankReport, Refusal, Seen, Step, Unseen
 from launcher.core.model.record import RunTimer
 from launcher.core.model.run import MemberName, RunState
-from launcher.core.model.text import count, span
+from launcher.core.model.text import count, data_size, span
 
 _UP = (Condition.SERVING, Condition.FINISHED)
 _HIDDEN = (Condition.UNSEEN, Condition.SUSPECT)
@@ -114,13 +114,26 @@ def _steps(tick: Tick) -> Counter[str]:
     for name, condition in tick.conditions.items():
         at.setdefault(condition, {})[tick.record.slots[name].node] = None
     told: Counter[str] = Counter()
+    copies: dict[str, list[Step]] = {}
     for step, message in _STEPS:
         # A raylet that was started before its head is ready waits for it.
         waits = step is Condition.JOINING and tick.head() is None
         for node in at.get(step, ()):
             agent = tick.agent(node) if step in _IN_SETUP else None
             told[(agent.setup.message if agent else "") or (_FOR_HEAD if waits else message)] += 1
-    return told
+            if agent and agent.setup.to_copy:
+                copies.setdefault(agent.setup.message, []).append(agent.setup)
+    return Counter({f"{text}{_copied(copies.get(text, ()), number)}": number for text, number in told.items()})
+
+
+def _copied(copies: Sequence[Step], nodes: int) -> str:
+    """Return how far the slowest copy is, in steps of a twentieth: each new text is an entry of the journal."""
+    if not copies:
+        return ""
+    slowest = min(copies, key=lambda one: one.copied / one.to_copy)
+    steps = min(20, slowest.copied * 20 // slowest.to_copy)
+    text = f"{data_size(slowest.to_copy * steps // 20)} of {data_size(slowest.to_copy)}"
+    return f" ({text})" if nodes == 1 else f" (slowest: {text})"
 
 
 def _demand(tick: Tick) -> list[str]:

@@ -23,6 +23,7 @@ from launcher.core.model.actions import (
     Move,
     Park,
     PowerOff,
+    PowerQuery,
     Prepare,
     Release,
     Relocate,
@@ -89,6 +90,8 @@ def _succeeded(tick: Tick, action: Action, answer: Answer) -> None:
             record.noticed[action.slot.node] = action.slot.generation
         case PowerOff():
             record.stopped[action.node] = POWERED_OFF
+        case PowerQuery():
+            fencing.apply_power_query(tick, action.node)
         case Relocate():
             record.relocating.discard(action.slice)
         case Move():
@@ -146,7 +149,7 @@ def _failed(tick: Tick, action: Action, answer: Answer) -> None:
             slice_count.apply_growth(tick, claimed=False)
         case AddSpare():
             tick.retries[key_of(action)] = replace(retry, message=answer.message or "no node is free")
-        case Announce() | Park() | Signal() | Release() | PowerOff() | Resize() | ReturnSpare():
+        case Announce() | Park() | Signal() | Release() | PowerOff() | PowerQuery() | Resize() | ReturnSpare():
             pass  # tried again until it succeeds
         case _:
             assert_never(action)

@@ -9,7 +9,7 @@ from typing_extensions import assert_never
 
 from launcher.core.control.conditions import Condition, all_conditions, fix_conditions
 from launcher.core.control.drain import drain
-from launcher.core.control.fencing import fence
+from launcher.core.control.fencing import fence, query_power
 from launcher.core.control.gang_failure import judge_gangs
 from launcher.core.control.gang_start import start_gangs
 from launcher.core.control.head_failover import keep_head
@@ -60,6 +60,7 @@ STAGES: tuple[tuple[Stage, When], ...] = (
     # Spares are checked before a slot needs one. Drains go before failures: a slot that leaves its node anyway is not
     # judged there. Both may take spares, and only then it is known whether the head can stay.
     (check_spares, When.NO_FAULT),
+    (query_power, When.NO_FAULT),
     (drain, When.NO_FAULT),
     (replace_nodes, When.NO_FAULT),  # failed nodes: restart in place, hand the slot to a spare, ask for another node
     (keep_head, When.NO_FAULT),  # the head leaves a lost or drained machine

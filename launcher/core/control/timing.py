@@ -20,6 +20,9 @@ Why the limits fit together, in the order in which they matter for a node that s
   left is for the kill. `launcher/runtime/heartbeat.py` argues both from the node's side; `transport` gives it
   `SELF_STOP_S` and `POPULATION_S`, so that there is one number.
 * A witness counts at `WITNESS_S` < `SELF_STOP_S`: by the time a node may have stopped itself it is known who misses it.
+* Whether a node is off is asked at `POWER_QUERY_S` < `WITNESS_S`, since asking changes nothing. The answer is a proof
+  by itself. It counts only if no witness has heard the node for as long, some eight heartbeats: a switch that is asked
+  about another machine says nothing of one that is heard.
 * Power is cut at `POWER_OFF_S` > `WITNESS_S`, and no earlier: ten seconds of silence have to cost nothing. It needs two
   witnesses, and each that can say since when has to have missed the node for so long. It spares the wait for
   `EXPIRED_S` alone if it takes less than the rest of it.
@@ -57,6 +60,8 @@ POPULATION_S = 60.0
 """The head's agent counts on nodes that it heard within so long; with less than half of them it stops itself."""
 WITNESS_S = 8.0
 """How long a witness (we, the head, a peer) must have missed a node before it counts as a witness."""
+POWER_QUERY_S = 4.0
+"""The same before it is asked whether the node is off (`power_query`): that costs a node nothing."""
 POWER_OFF_S = 10.0
 """How long every witness that knows since when must have missed a node before its power is cut (`fence_command`)."""
 UNPROVEN_S = 40.0

@@ -18,6 +18,7 @@ from launcher.core.model.actions import (
     Move,
     Park,
     PowerOff,
+    PowerQuery,
     Prepare,
     Release,
     Relocate,
@@ -49,6 +50,7 @@ ActionKind: TypeAlias = Literal[
     "kill",
     "release",
     "power_off",
+    "power_query",
     "add_spare",
     "return_spare",
     "relocate",
@@ -111,6 +113,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "kill": ("node", "level", "member"),
     "release": ("unit", "node"),
     "power_off": ("node",),
+    "power_query": ("node",),
     "add_spare": ("slice",),
     "return_spare": ("node",),
     "relocate": ("slice",),
@@ -152,7 +155,7 @@ def parse_key(text: str) -> ActionKey | None:
 def key_of(action: Action) -> ActionKey:
     """Return the key of an action."""
     match action:
-        case Acquire() | Prepare() | PowerOff() | ReturnSpare():
+        case Acquire() | Prepare() | PowerOff() | PowerQuery() | ReturnSpare():
             return ActionKey(action.kind, node=action.node)
         case StartHead():
             return ActionKey(action.kind, attempt=action.cluster or None)

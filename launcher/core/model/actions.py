@@ -203,6 +203,15 @@ class PowerOff:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PowerQuery:
+    """Ask by the inventory's `power_query` whether an unreachable node is off."""
+
+    reason: Reason
+    node: NodeName
+    kind: Literal["power_query"] = "power_query"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AddSpare:
     """Add a free node of a slice's rack and domain as a spare; the receipt names it."""
 
@@ -273,6 +282,7 @@ NodeAction: TypeAlias = (
     | Kill
     | Release
     | PowerOff
+    | PowerQuery
 )
 """Done on machines, through `Nodes`."""
 

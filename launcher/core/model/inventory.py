@@ -157,6 +157,7 @@ class Inventory:
     levels: tuple[str, ...] = (RACK_LEVEL,)
     head: Access | None = None
     fence_command: str | None = None
+    power_query: str | None = None
     lease_path: str = "/run/lock/nvlaunch"
     ray_tls: bool = False
     host_keys: HostKeyPolicy = HostKeyPolicy.LEARN

@@ -71,7 +71,7 @@ class Step:
     """A process that an agent watches.
 
     For `ray`, RUNNING is a live `ray start --block`, and FAILED one that ended. `message` says what the process does,
-    if that is more than its name.
+    if that is more than its name; where it copies files, `copied` and `to_copy` are bytes.
     """
 
     phase: Phase = Phase.ABSENT
@@ -79,6 +79,8 @@ class Step:
     tail: tuple[str, ...] = ()
     generation: int = 0
     message: str = ""
+    copied: int = 0
+    to_copy: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

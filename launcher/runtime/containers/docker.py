@@ -82,7 +82,8 @@ class Docker:
             argv += ["--group-add", group]
         argv += self.limits(asked)
         for source, target, read_only in asked.mounts:
-            argv += ["--mount", f"type=bind,source={source},target={target}" + (",readonly" if read_only else "")]
+            more = (",readonly" if read_only else "") + (",bind-propagation=rslave" if source in asked.followed else "")
+            argv += ["--mount", f"type=bind,source={source},target={target}{more}"]
         for device in asked.devices:
             argv += ["--device", device]
         return [*argv, *(self.gpus() if asked.gpus else ()), *asked.options, asked.image, *asked.program[1:]]

@@ -28,7 +28,10 @@ class EngineError(Exception):
 
 @dataclass(frozen=True)
 class Creation:
-    """A container to make. `limits` are soft and hard ones by name, `devices` paths, `mounts` ready for the engine."""
+    """A container to make. `limits` are soft and hard ones by name, `devices` paths, `mounts` ready for the engine.
+
+    What is mounted later below a source in `followed` is to be seen inside too.
+    """
 
     name: str
     image: str
@@ -40,6 +43,7 @@ class Creation:
     groups: tuple[int, ...]
     program: tuple[str, ...]
     mounts: tuple[tuple[str, str, bool], ...]
+    followed: frozenset[str]
     limits: tuple[tuple[str, int, int], ...]
     devices: tuple[str, ...]
     gpus: bool

@@ -6,6 +6,7 @@ be killed at any time.
 """
 
 import contextlib
+import math
 import os
 import re
 import select
@@ -18,11 +19,12 @@ from pathlib import Path
 from .. import procs
 from ..environment import MARK
 from ..protocol_containers import ContainerSpec, ContainerState
-from .engines import engine, told, variables
+from .engines import EngineError, engine, told, variables
 
 ENTER_S = 60.0
 LOOK_S = 0.05
 """Seconds between looks at a program that has just been started."""
+WAIT_S = 3600.0
 PID, CODE = "pid", "code"
 
 # $1 is a folder for its files, $2 the log or empty, $3 the file of variables, $4 the folder to start in; the rest is
@@ -153,16 +155,19 @@ class InnerProgram:
         code = self._number(CODE)
         return 137 if code is None else code
 
-    def wait(self) -> int:
-        """Return its exit code once it has ended."""
+    def wait(self, seconds: float = math.inf) -> int:
+        """Return its exit code once it has ended; EngineError where it runs for longer."""
         poll = select.poll()
         known = None
+        deadline = time.monotonic() + seconds
         while (code := self.code()) is None:
             handle = self.handle()
             if handle is not None and handle != known:
                 poll.register(handle, select.POLLIN)
                 known = handle
-            poll.poll(LOOK_S * 1000 if handle is None else None)
+            if (left := deadline - time.monotonic()) <= 0:
+                raise EngineError(f"a program in the container did not end within {seconds:.0f} s", hung=True)
+            poll.poll(min(LOOK_S if handle is None else WAIT_S, left) * 1000)
         return code
 
     def _number(self, name: str) -> int | None:

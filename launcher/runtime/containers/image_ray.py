@@ -4,6 +4,7 @@ Ray's parts, a driver and its workers must have one Ray and one Python: those of
 """
 
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,6 +24,9 @@ done
 : >"$1"
 """
 
+SMALL_LOGS = {"RAY_ROTATION_MAX_BYTES": "8000000", "RAY_ROTATION_BACKUP_COUNT": "1"}
+"""The size of the logs of a head whose folder is in memory (bytes, older ones kept)."""
+
 _INSTEAD = (
     "use an image with it, let `setup` install it (`pip install ray=={minor}.0`), or write `run:` instead of "
     "`driver:` and start the image's own Ray there: docs/containers.md has the lines"
@@ -36,12 +40,14 @@ def find(place: Place, own: Path, mark: str, minor: str) -> str:
     """
     own.mkdir(mode=0o700, parents=True, exist_ok=True)
     answer = own / "ray"
-    program = place.start(own, {MARK: mark}, ["sh", "-c", _FIND, "sh", str(answer)], log=str(own / "log"), umask=0o077)
-    program.wait()
+    argv = ["sh", "-c", _FIND, "sh", str(answer)]
     try:
+        place.start(own, {MARK: mark}, argv, log=str(own / "log"), umask=0o077).wait(FIND_S)
         told = answer.read_text()[:4096].splitlines()
     except OSError:
         told = []
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
     return fitting(told, place.spec["image"], minor)
 
 
@@ -74,6 +80,18 @@ def variables(mine: Mapping[str, str], user: Mapping[str, str]) -> dict[str, str
     found = {"USER": mine["USER"], "LANG": mine["LANG"], **user, **ours}  # Ray asks who it is: an image may not know
     found.pop("CUDA_VISIBLE_DEVICES", None)
     return found
+
+
+def of_head(argv: list[str], scratch: Path, memory: Path) -> list[str]:
+    """Return the arguments of a head whose folder is in memory, which all containers of a machine have.
+
+    Ray connects a driver to the head's own raylet where that is on its machine, by a socket in the head's folder, and a
+    driver has a container of its own. What Ray spills stays on the disk.
+    """
+    own = memory / "ray"
+    (own / "ray_current_cluster").unlink(missing_ok=True)  # `ray start --head` refuses where it is there
+    kept = [word for word in argv if not word.startswith("--temp-dir=")]
+    return [*kept, f"--temp-dir={own}", f"--object-spilling-directory={scratch}"]
 
 
 def guarded(python: str, package: str, part: str, argv: list[str]) -> list[str]:

@@ -5,7 +5,7 @@ import fcntl
 import os
 import pwd
 import resource
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, cast
@@ -189,6 +189,7 @@ class Containers:
         hold = self._states / f"{spec['group']}.hold"
         with contextlib.suppress(FileExistsError):
             os.mkfifo(hold, 0o644)
+        mounts = tuple(self._mounts(spec))
         return Creation(
             name=self.name(spec["group"]),
             image=made_of,
@@ -199,7 +200,8 @@ class Containers:
             user=spec["user"] or f"{os.geteuid()}:{os.getegid()}",
             groups=tuple(sorted(set(os.getgroups()) - {os.getegid()})) if spec["user"] is None else (),
             program=("sh", "-c", _HOLD, "nvlaunch", str(hold)),
-            mounts=tuple(self._mounts(spec)),
+            mounts=mounts,
+            followed=propagating(Path("/proc/self/mountinfo").read_text(), [source for source, _, _ in mounts]),
             limits=tuple(_limits()),
             devices=tuple(path for path in _DEVICES if os.path.isdir(path) and os.listdir(path)),
             gpus=spec["gpus"] and os.path.exists(_GPU),
@@ -249,6 +251,25 @@ def removed(folder: Path, agent: AgentSpec, base: Mapping[str, str]) -> Reply:
 def after_kill(level: str, reply: Reply, folder: Path, agent: AgentSpec, base: Mapping[str, str]) -> Reply:
     """Return the reply to a kill: after one of the whole node, the engine is asked for what marks may not show."""
     return {**reply, **removed(folder, agent, base)} if reply["ok"] and level == "node" else reply
+
+
+def propagating(mountinfo: str, paths: Iterable[str]) -> frozenset[str]:
+    """Return those paths whose file systems tell others of what is mounted there: engines refuse to follow the rest.
+
+    That is so where systemd made `/` shared, as it does. `mountinfo` is that of proc(5).
+    """
+    told: dict[str, bool] = {}
+    for line in mountinfo.splitlines():
+        _, _, _, _, point, _, *rest = line.split(" ")
+        optional = rest[: rest.index("-")]
+        told[point.replace("\\040", " ")] = any(one.startswith(("shared:", "master:")) for one in optional)
+    found: set[str] = set()
+    for path in paths:
+        real = os.path.realpath(path)
+        above = (str(one) for one in (Path(real), *Path(real).parents))
+        if told.get(next((one for one in above if one in told), ""), False):
+            found.add(path)
+    return frozenset(found)
 
 
 def _limits() -> Iterator[tuple[str, int, int]]:

@@ -80,7 +80,7 @@ def _spec(run: Run, group: Group) -> ContainerSpec | None:
         "mounts": [
             {"source": mount.source, "target": mount.target, "read_only": mount.read_only} for mount in asked.mounts
         ],
-        "shared": [to for to in run.task.file_mounts if to.startswith(("/", "~/"))],
+        "shared": [to for to in (*run.task.file_mounts, *run.task.bucket_mounts) if to.startswith(("/", "~/"))],
         "workdir": asked.workdir,
         "user": asked.user,
         "gpus": group.gpus > 0,

@@ -149,6 +149,8 @@ def step(row: ProgramStatus) -> Step:
         tail=tuple(row.get("tail", ())),
         generation=row.get("generation", 0),
         message=row.get("message", ""),
+        copied=max(0, row.get("copied", 0)),
+        to_copy=max(0, row.get("to_copy", 0)),
     )
 
 

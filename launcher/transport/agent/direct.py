@@ -4,11 +4,11 @@ Nodes in doubt, those with something under way, those that probe others, and a f
 """
 
 import random
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import cast
 
 from launcher.core.model.nodeset import NodeName
-from launcher.runtime.protocol import StatusReply
+from launcher.runtime.protocol import RankStatusRow, StatusReply
 from launcher.transport.agent.stream import HeadStream, StreamedStatus, facts
 from launcher.transport.agent.unit_view import UnitStanding
 
@@ -31,19 +31,29 @@ SMALL_S = 20.0
 TURN_S = 300.0
 """Seconds within which each node is asked in turn, where that is no more than `MOST_A_SECOND`."""
 
-MOST_A_SECOND = 12.0
-"""Nodes that are asked in turn each second: a new connection takes some 15 ms of CPU here."""
+MOST_A_SECOND = 10.0
+"""Nodes that are asked in turn each second: a new connection takes some 15 ms of CPU here. As many are asked for their
+health (`drive/health_polling.MOST_A_SECOND`); those are asked over the same connection, and are not asked again."""
+
+MOST_OF_A_ROUND = 0.95
+"""The part of a round in which nobody is asked in turn who was asked anyway."""
 
 
 class Turns:
-    """Nodes in turn, in an order of each round that nobody knows before."""
+    """Nodes in turn, in an order of each round that nobody knows before; not those that were asked in between."""
 
     def __init__(self, nodes: Sequence[NodeName], now: float) -> None:
         self._nodes = nodes
         count = len(nodes)
         self._rate = max(min(count, SMALL) / SMALL_S, min(count / TURN_S, MOST_A_SECOND))
+        self._recent = MOST_OF_A_ROUND * count / self._rate if count else 0.0
         self._left: list[NodeName] = []
+        self._asked: dict[NodeName, float] = {}
         self._owed, self._at = 0.0, now
+
+    def note(self, node: NodeName, now: float) -> None:
+        """Take note that a node is asked directly."""
+        self._asked[node] = now
 
     def due(self, now: float) -> list[NodeName]:
         """Return the nodes whose turn has come since the last call."""
@@ -54,7 +64,9 @@ class Turns:
             self._owed -= 1
             if not self._left:
                 self._left = random.sample(self._nodes, len(self._nodes))
-            found.append(self._left.pop())
+            node = self._left.pop()
+            if now - self._asked.get(node, -self._recent) >= self._recent:
+                found.append(node)
         return found
 
 
@@ -64,23 +76,38 @@ class DirectQuestions:
     def __init__(self, nodes: Sequence[NodeName], now: float) -> None:
         self._nodes = nodes
         self._turns = Turns(nodes, now)
-        self._settled: dict[NodeName, dict[str, Any]] = {}
+        self._settled: dict[NodeName, StatusReply] = {}
         self._known: dict[NodeName, StreamedStatus] = {}
 
     def due(self, now: float) -> list[NodeName]:
         """Return the nodes whose turn has come."""
         return self._turns.due(now)
 
+    def note(self, nodes: Iterable[NodeName], now: float) -> None:
+        """Take note that nodes are asked directly."""
+        for node in nodes:
+            self._turns.note(node, now)
+
     def settle(self, node: NodeName, reply: StatusReply) -> None:
         """Take note of a direct reply: what it says need not be asked for again."""
         if "version" in reply:
-            self._settled[node] = facts(reply)
+            self._settled[node] = reply
 
     def _is_settled(self, node: NodeName, status: StreamedStatus) -> bool:
         """Whether the node itself has said the same last."""
-        if self._known.get(node) is not status and self._settled.get(node) == facts(status.reply):
+        own = self._settled.get(node)
+        if self._known.get(node) is not status and own is not None and facts(own) == facts(status.reply):
             self._known[node] = status
         return self._known.get(node) is status
+
+    def with_texts(self, node: NodeName, status: StreamedStatus, reply: StatusReply) -> StatusReply:
+        """Return a reply that came through the head with the texts of what the node itself has said of the same."""
+        own = self._settled.get(node)
+        if status.steady or own is None or not self._is_settled(node, status):
+            return reply
+        ranks = [_with_tail(rank, one) for rank, one in zip(reply.get("ranks", ()), own.get("ranks", ()), strict=True)]
+        texts = {name: own[name] for name in ("ray", "setup", "mounts", "fault") if name in own}
+        return cast("StatusReply", {**reply, **texts, "ranks": ranks})
 
     def doubtful(self, stream: HeadStream, standings: Sequence[UnitStanding], *, silent: bool) -> set[NodeName]:
         """Return the nodes to ask, by what is known; `silent`: the head's agent does not answer."""
@@ -101,3 +128,7 @@ class DirectQuestions:
         if len(touched) <= CROWD:
             asked.update(touched)
         return asked
+
+
+def _with_tail(rank: RankStatusRow, own: RankStatusRow) -> RankStatusRow:
+    return {**rank, "tail": own["tail"]} if "tail" in own else rank

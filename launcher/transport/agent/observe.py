@@ -49,6 +49,11 @@ class Observer:
         seen = decode.head_view(told.head, look.names, ending=ending)
         return Sighting(nodes=views, head=seen, reached=reached, warnings=look.warnings())
 
+    def also_ask(self, run: Run, node: NodeName) -> None:
+        """Ask a node directly with the next look at its run, if there was one: there is a connection anyway."""
+        if (look := self._looks.get(run.id)) is not None:
+            look.also_ask(node)
+
     def _run_look(self, run: Run) -> RunLook:
         """Return what is known of the looks at a run, begun anew with the head elsewhere."""
         found = self._looks.get(run.id)

@@ -105,6 +105,12 @@ class Poller:
             if unused > IDLE_S or (at < surplus and unused > SPARED_S):
                 self._pool.submit(self._machines[machine].hang_up)
 
+    def begin(self, clients: Sequence[AgentClient], requests: Sequence[LookRequest]) -> None:
+        """Ask units without waiting for them."""
+        with self._changes:
+            for client, request in zip(clients, requests, strict=True):
+                self._look({_key(client): (client, with_protocol(request))})
+
     def ask(self, client: AgentClient, request: Mapping[str, Any], timeout: float) -> Reply | None:
         """Return an agent's reply to a single request.
 

@@ -220,7 +220,7 @@ class Provisioner:
             program = self._programs(run).get(reply.get("machine", ""))
         if program is None:
             raise LaunchError("this machine has no rclone for the architecture that the node has named")
-        return self._kept(run, f"rclone {program.digest}", lambda: rclone.keep(self._addresses.home, run.id, program))
+        return self._kept(run, f"rclone {program.hash}", lambda: rclone.keep(self._addresses.home, run.id, program))
 
     @staticmethod
     def _send(client: AgentClient, name: str, snapshot: Snapshot) -> Reply:

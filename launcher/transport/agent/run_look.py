@@ -51,6 +51,8 @@ class RunLook:
         self._stream = HeadStream((), clock)
         self._taken = -math.inf
         self._silent = False
+        self._asked: dict[NodeName, float] = {}
+        self._wanted: set[NodeName] = set()
         self._known: dict[NodeName, tuple[StreamedStatus, tuple[object, ...], NodeView]] = {}
         self._follow(run)
 
@@ -77,15 +79,32 @@ class RunLook:
     def look(self, requests: Mapping[NodeName, StatusRequest], of_head: StatusRequest) -> Told:
         """Return the newest reply of the head's agent, and of each node that has one of its own or none at all."""
         begun = self._clock()
-        direct = self._doubtful() | set(self._questions.due(begun))
+        direct = self._doubtful()
         direct |= {name for name, request in requests.items() if "probe" in request}
+        self._ask_in_turn(direct, requests, begun)
         head = self._ask(direct, requests, of_head)
         self._silent = self._clock() - self._stream.asked > SILENT_S
         late = self._doubtful() - direct
         if late:
             self._poller.look([self._clients[name] for name in late], [requests[name] for name in late])
-        self._compare(direct | late, begun)
+        self._asked.update(dict.fromkeys(direct | late, begun))
+        self._questions.note(direct | late, begun)
+        self._compare()
         return self._choose(head)
+
+    def also_ask(self, node: NodeName) -> None:
+        """Ask a node directly with the next look: there is a connection anyway."""
+        self._wanted.add(node)
+
+    def _ask_in_turn(
+        self, direct: Collection[NodeName], requests: Mapping[NodeName, StatusRequest], begun: float
+    ) -> None:
+        """Ask nodes that nobody waits for; their replies are compared with what the head says once they are there."""
+        wanted, self._wanted = self._wanted & self._clients.keys(), set()
+        names = [name for name in {*self._questions.due(begun), *wanted} if name not in direct]
+        self._poller.begin([self._clients[name] for name in names], [requests[name] for name in names])
+        self._asked.update(dict.fromkeys(names, begun))
+        self._questions.note(names, begun)
 
     def _doubtful(self) -> set[NodeName]:
         standings = self._poller.standing(list(self._clients.values()))
@@ -112,10 +131,12 @@ class RunLook:
     def _since(self) -> ViewsRequest:
         return {"op": "views", "since": self._stream.position}
 
-    def _compare(self, direct: set[NodeName], begun: float) -> None:
-        names = sorted(direct)
+    def _compare(self) -> None:
+        """Compare the replies that have come since the last look."""
+        names = [name for name in self._asked if name in self._clients]
         for name, unit in zip(names, self._poller.standing([self._clients[name] for name in names]), strict=True):
-            if unit.of >= begun:
+            if unit.of >= self._asked[name]:
+                del self._asked[name]
                 reply = self._poller.newest(self._clients[name])
                 self._questions.settle(name, reply)
                 self._stream.compare(name, reply, unit.of)
@@ -161,6 +182,7 @@ class RunLook:
         how, known = (fresh, head, ending), self._known.get(name)
         if known is not None and known[0] is status and known[1] == how and status.constant:
             return known[2]
-        view = decode.node_view(self._stream.reply(name), head=head, ending=ending)
+        reply = self._questions.with_texts(name, status, self._stream.reply(name))
+        view = decode.node_view(reply, head=head, ending=ending)
         self._known[name] = (status, how, view)
         return view

@@ -9,7 +9,7 @@ from collections.abc import Callable
 Act = Callable[[], object]
 
 
-class Deadline:
+class WatchedMoment:
     """A moment at which something is done, unless it is cancelled before."""
 
     __slots__ = ("_act",)
@@ -31,14 +31,14 @@ class Watchdog:
     """All deadlines of a process, in one thread that is started with the first."""
 
     def __init__(self) -> None:
-        self._due: list[tuple[float, int, Deadline]] = []
+        self._due: list[tuple[float, int, WatchedMoment]] = []
         self._numbers = itertools.count()
         self._earlier = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def after(self, seconds: float, act: Act) -> Deadline:
+    def after(self, seconds: float, act: Act) -> WatchedMoment:
         """Do something after so many seconds, in a thread of its own: it may block."""
-        deadline = Deadline(act)
+        deadline = WatchedMoment(act)
         due = (time.monotonic() + seconds, next(self._numbers), deadline)
         with self._earlier:
             heapq.heappush(self._due, due)

@@ -2,22 +2,27 @@
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from launcher.core.model.buckets import BucketMount, settings_of
 from launcher.core.model.run import Run
 from launcher.errors import LaunchError
 from launcher.runtime.protocol_buckets import BucketSpec, MissingKeyError, rclone_environment
+from launcher.runtime.protocol_rclone import LOGGED, CopyError, CopyLog
 from launcher.setup.buckets import bucket_spec
 from launcher.transport.upload import rclone
 
-UPLOAD_S = 24 * 3600.0
-"""Seconds for one source: it may be terabytes. Without a byte for a minute a request is made again, five times."""
-_OPTIONS = ("--contimeout", "10s", "--timeout", "60s", "--checksum", "--transfers", "16", "--retries", "5")
+_LIMITS = ("--contimeout", "10s", "--timeout", "60s")
+_OPTIONS = (*_LIMITS, "--checksum", "--transfers", "16", "--retries", "5", *LOGGED)
+
+Tell: TypeAlias = Callable[[BucketMount, str, int, int, str], object]
+"""Is given a bucket, a source, the bytes that are uploaded and those that there are, and what else is to be said."""
 
 
-def upload(run: Run, secrets: Mapping[str, str]) -> None:
+def upload(run: Run, secrets: Mapping[str, str], tell: Tell) -> None:
     """Upload the local sources of a run's buckets; what is there already is not sent again.
 
     Keys are looked up here by the names that `storage:` gives them, in the secrets of the task, and else among the
@@ -25,10 +30,12 @@ def upload(run: Run, secrets: Mapping[str, str]) -> None:
     """
     for to, mount in run.task.bucket_mounts.items():
         if mount.uploads:
-            _upload(mount, bucket_spec(to, mount, settings_of(run.fleet.storage, mount), run.task.secrets), secrets)
+            _upload(
+                mount, bucket_spec(to, mount, settings_of(run.fleet.storage, mount), run.task.secrets), secrets, tell
+            )
 
 
-def _upload(mount: BucketMount, spec: BucketSpec, secrets: Mapping[str, str]) -> None:
+def _upload(mount: BucketMount, spec: BucketSpec, secrets: Mapping[str, str], tell: Tell) -> None:
     program = rclone.here()
     if program is None:
         hints = ("install `nvlaunch[buckets]` here, or rclone",)
@@ -37,22 +44,35 @@ def _upload(mount: BucketMount, spec: BucketSpec, secrets: Mapping[str, str]) ->
     for path in map(Path, mount.uploads):
         below = f"/{path.name}" if len(mount.uploads) > 1 and path.is_dir() else ""
         argv = [program, "copy", *_OPTIONS, "--", str(path), f"{spec['remote']}{below}"]
+        log = CopyLog(partial(tell, mount, str(path)), lambda _: None)
         try:
-            ended = subprocess.run(
-                argv,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=UPLOAD_S,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
+            code = _ran(argv, env, log)
+        except (OSError, CopyError) as error:
             raise LaunchError(f"cannot upload `{path}` to {mount.url}: {error}") from error
-        if ended.returncode != 0:
-            said = [line for line in ended.stderr.splitlines() if line.strip()] or [f"exit status {ended.returncode}"]
+        if code != 0:
             hints = ("keys and endpoint are those of `storage:` in the inventory, looked up on this machine",)
-            raise LaunchError(f"cannot upload `{path}` to {mount.url}: {said[-1][:300]}", hints=hints)
+            why = log.last[:300] or f"exit status {code}"
+            raise LaunchError(f"cannot upload `{path}` to {mount.url}: {why}", hints=hints)
+
+
+def _ran(argv: Sequence[str], env: Mapping[str, str], log: CopyLog) -> int:
+    """Run rclone to its end and read its log; return its exit status."""
+    with subprocess.Popen(
+        argv,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    ) as running:
+        assert running.stderr is not None
+        try:
+            log.follow(running.stderr)
+        except BaseException:  # Ctrl-C too
+            running.kill()
+            raise
+    return running.returncode
 
 
 def _environment(mount: BucketMount, spec: BucketSpec, secrets: Mapping[str, str]) -> dict[str, str]:

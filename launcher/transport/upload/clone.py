@@ -23,6 +23,7 @@ from typing import IO
 
 from launcher.core.model.git_workdir import GitWorkdir
 from launcher.errors import LaunchError
+from launcher.transport.bounded import OutputEnd
 from launcher.transport.private import make_private
 
 LIMIT_S = 300.0
@@ -32,6 +33,8 @@ MAX_BYTES = 10_000_000_000
 """The most bytes of the files of a commit, and of what is fetched for it."""
 
 MAX_FILES = 1_000_000
+SAID = 1 << 16
+"""Bytes that are kept of what git says, the last ones: a server may send messages without end."""
 KEPT, KEPT_S = 10, 7 * 86_400.0
 """How many checkouts are kept in any case, and for how long others are (s): a run has a copy of its own."""
 
@@ -140,13 +143,17 @@ class _Git:
     def _run(self, *argv: str, more: Mapping[str, str] = {}) -> bytes:
         """Return what git prints; _GitError where it fails, LaunchError where the time is over."""
         with self._started(*argv, more=more) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            out, err = OutputEnd(process.stdout, SAID), OutputEnd(process.stderr, SAID)
             try:
-                out, err = process.communicate(timeout=max(0.1, self._deadline - time.monotonic()))
+                process.wait(timeout=max(0.1, self._deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 raise self._over() from None
+            told, said = out.text(), err.text()
         if process.returncode:
-            raise _GitError(_last_line(err.decode(errors="replace")))
-        return out
+            raise _GitError(_last_line(said.decode(errors="replace")))
+        return told
 
     @contextmanager
     def _started(self, *argv: str, more: Mapping[str, str] = {}) -> Iterator["subprocess.Popen[bytes]"]:
@@ -173,7 +180,10 @@ class _Git:
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+            process.wait()
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
 
     def _over(self) -> LaunchError:
         message = f"git did not fetch `{self._workdir.url}` in time (limit {self._limit:.0f} s)"

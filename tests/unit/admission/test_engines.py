@@ -11,8 +11,10 @@ from launcher.core.model.inventory import Access
 from launcher.core.model.nodeset import expand
 from launcher.core.model.placement import Shortfall
 from launcher.core.model.task import Task
+from launcher.errors import ProvisionError
 from launcher.probe.containers import ContainerHost, EngineInfo
 from launcher.probe.node_facts import Facts
+from launcher.probe.system import Interpreter
 from tests.facts import FACTS
 from tests.unit.admission.test_preflight import World, fleet, preflight, task, where
 
@@ -100,3 +102,24 @@ def test_the_machine_for_heads_needs_no_engine() -> None:
     machines = fleet(2, head=Access(address="10.9.9.9"), container_engine=Engine.DOCKER)
     work = World({**dict.fromkeys(expand("r1-n[1-2]"), having()), HEAD: NEITHER})
     assert where(preflight(contained(task()), machines, work).place({})) == ["r1-n[1-2]"]
+
+
+def driven(work: Task) -> Task:
+    return replace(work, groups=tuple(replace(group, run="", driver="python train.py") for group in work.groups))
+
+
+def test_the_machine_for_heads_needs_the_engine_where_ray_is_that_of_an_image() -> None:
+    machines = fleet(2, head=Access(address="10.9.9.9"), container_engine=Engine.DOCKER)
+    flight = preflight(
+        driven(contained(task())), machines, World({**dict.fromkeys(expand("r1-n[1-2]"), having()), HEAD: NEITHER})
+    )
+    with pytest.raises(ProvisionError) as refusal:
+        flight.place({})
+    assert NO_DOCKER in f"{refusal.value} {refusal.value.hints}"
+
+
+def test_nodes_need_no_ray_where_it_is_that_of_an_image() -> None:
+    python = Interpreter(version=(3, 12, 3), executable="/opt/ray/bin/python", machine="aarch64", ray=None)
+    bare = replace(having(), python=python)
+    assert isinstance(preflight(contained(task()), fleet(2), world(n1=bare, n2=bare)).place({}), Shortfall)
+    assert where(preflight(driven(contained(task())), fleet(2), world(n1=bare, n2=bare)).place({})) == ["r1-n[1-2]"]

@@ -54,6 +54,7 @@ def test_json_stays_json_and_names_stay_names() -> None:
         },
         "env": {"X": "a true word", "HF_TOKEN": "short"},
         "fence_command": "off",
+        "power_query": "ask",
         "key": "start:main@1234",
     }
     blank = Redactor(["true", "main", "null", "1234", 'say "hi"', "message"], {"main", "start"})
@@ -68,6 +69,7 @@ def test_json_stays_json_and_names_stay_names() -> None:
         },
         "env": {"X": "a <hidden> word", "HF_TOKEN": "<hidden>"},
         "fence_command": "<hidden>",
+        "power_query": "<hidden>",
         "key": "start:main@1234",
     }
 

@@ -69,7 +69,7 @@ def of_group(group: Group) -> Iterator[str]:
 def of_inventory(inventory: Inventory) -> Iterator[str]:
     yield f"inventory {inventory.name}: {inventory.transport.value}, levels {list(inventory.levels)}"
     yield f"head {inventory.head}"
-    yield f"fence {inventory.fence_command}, lease {inventory.lease_path}"
+    yield f"fence {inventory.fence_command}, query {inventory.power_query}, lease {inventory.lease_path}"
     yield f"sim {inventory.sim}"
     yield from (f"storage {name}: {settings}" for name, settings in inventory.storage.items())
     for rack in dict.fromkeys(node.rack for node in inventory.nodes):

@@ -1,5 +1,6 @@
 """What a controller does once its run has ended."""
 
+import sqlite3
 import sys
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ from launcher.core.model.run import RunName, RunState
 from launcher.drive.successors import start_due
 from launcher.store import run_files
 from launcher.store.chains import NewEntry
+from launcher.store.home import FILE
 from launcher.store.owner import Owner
 from launcher.store.store import Store
 from tests.unit.store.test_store import a_fleet, a_task
@@ -34,6 +36,9 @@ def test_each_run_that_comes_after_one_is_given_a_controller(tmp_path: Path, mon
     start_due(store, said.append)
     assert [run for run in after if any(run in line for line in said)] == after[:1]  # the other is still being stored
     run_files.mark_whole(tmp_path, after[1])
+    odd = store.chains.put([entry("odd")], at=time.time(), after=first.id)[0].id
+    with sqlite3.connect(tmp_path / FILE) as db:
+        db.execute("UPDATE runs SET run = '{}' WHERE id = ?", (odd,))  # of another release: it hides no other
     store.owners.take(after[0], Owner.current())
     store.owners.release(after[0])  # whoever drove it stopped on purpose
     said.clear()

@@ -1,5 +1,6 @@
 """Actions that are begun and collected: many as cheaply as one."""
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -60,6 +61,26 @@ def test_all_that_have_ended_are_kept_in_one_go_and_are_under_way_until_then() -
     executor.collect(kept.append)
     assert [len(ended) for ended in kept] == [len(run.placement.nodes)]
     assert (executor.in_flight, executor.pending()) == (frozenset(), False)
+
+
+def test_all_is_settled_once_each_action_has_its_answer() -> None:
+    gate, run = threading.Event(), make_run()
+
+    class Slow(SimNodes):
+        def perform(self, run: Run, action: Any) -> Answer:
+            assert gate.wait(30)
+            return super().perform(run, action)
+
+    executor = Executor(Slow(MemoryRows()))
+    assert executor.settled()
+    executor.begin(run, acquire(run))
+    assert not executor.settled()
+    gate.set()
+    while not executor.settled():
+        assert threading.Event().wait(0.001) is False
+    executor.collect(lambda _: None)
+    assert executor.in_flight == frozenset()
+    executor.close()
 
 
 def unstorable(ended: Sequence[tuple[Action, Answer]]) -> None:

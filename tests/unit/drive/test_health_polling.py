@@ -10,7 +10,7 @@ import pytest
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.observation import Health, Sign, Symptom, Unseen
 from launcher.core.model.run import Run
-from launcher.drive.health_polling import AGAIN_S, EVERY_S, HealthPoller
+from launcher.drive.health_polling import AGAIN_S, EVERY_S, MOST_A_SECOND, HealthPoller
 from tests.situations import make_run, name
 
 RUN = make_run(slices=1, nodes=3, spares=0)
@@ -68,6 +68,20 @@ def test_each_node_is_asked_once_a_minute_and_they_take_turns(checkups: HealthPo
     go_on(checkups, asked, 3 * EVERY_S)
     assert {node: len(times) for node, times in asked.times.items()} == dict.fromkeys(ALL, 3)
     assert sorted(times[0] - 100.0 for times in asked.times.values()) == [0.0, 20.0, 40.0]
+
+
+def test_of_many_nodes_each_is_asked_less_often(asked: Asked) -> None:
+    run = make_run(slices=125, nodes=16, spares=0)
+    names = [node.name for node in run.fleet.nodes]
+    checkups = HealthPoller(asked, asked.clock, asked)  # type: ignore[arg-type]  # as above
+    begun = []
+    for _ in range(60):
+        before = sum(map(len, asked.times.values()))
+        checkups.begin(run, names, ())
+        begun.append(sum(map(len, asked.times.values())) - before)
+        asked.clock.at += 1
+    assert max(begun) <= MOST_A_SECOND + 1
+    assert sum(begun) >= 60 * MOST_A_SECOND * 0.9
 
 
 def test_a_doubted_node_is_asked_at_once_and_its_health_is_of_when_it_was_asked(

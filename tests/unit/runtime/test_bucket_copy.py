@@ -13,6 +13,7 @@ from launcher.transport.upload import certificates, rclone
 from tests.unit.runtime import servers
 
 bucket_copy = importlib.import_module("launcher.runtime.bucket_copy")
+protocol_rclone = importlib.import_module("launcher.runtime.protocol_rclone")
 
 
 class Disk(NamedTuple):
@@ -28,7 +29,7 @@ def fetch(url: str, to: Path, **env: str) -> list[str]:
     shown: list[str] = []
     spec: Any = {"web": True, "remote": url, "to": str(to)}
     given = {"PATH": "/usr/bin:/bin", "RCLONE_CONFIG": "/dev/null", "HOME": str(to.parent), **env}
-    bucket_copy.copy(str(rclone.here()), spec, str(to), given, 0o022, lambda _: None, shown.append)
+    bucket_copy.copy(str(rclone.here()), spec, str(to), given, 0o022, lambda *_: None, shown.append)
     return shown
 
 
@@ -48,14 +49,14 @@ def test_a_file_is_fetched_also_from_where_it_has_moved(web: str, tmp_path: Path
     ("name", "said"), [("none", "404 Not Found"), ("loop", "stopped after 10 redirects"), ("short", "unexpected EOF")]
 )
 def test_what_cannot_be_fetched_is_named_and_leaves_no_file(web: str, tmp_path: Path, name: str, said: str) -> None:
-    with pytest.raises(bucket_copy.CopyError, match=said):
+    with pytest.raises(protocol_rclone.CopyError, match=said):
         fetch(f"{web}/{name}", tmp_path / "file")
     assert list(tmp_path.glob("file*")) == []
 
 
 def test_a_body_without_end_does_not_fill_the_disk(web: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bucket_copy.shutil, "disk_usage", lambda _: Disk(10**9, 0, 20_000_000))
-    with pytest.raises(bucket_copy.CopyError, match=r"it does not fit: 20\.0 MB are free"):
+    with pytest.raises(protocol_rclone.CopyError, match=r"it does not fit: 20\.0 MB are free"):
         fetch(f"{web}/endless", tmp_path / "file")
     assert list(tmp_path.glob("file*")) == []
 
@@ -68,7 +69,7 @@ def test_the_certificate_of_a_server_has_to_be_known(tmp_path: Path) -> None:
     authority, certificate, key = (str(tmp_path / name) for name in files)
     with servers.web(certificate, key) as address:
         assert address.startswith("https://")
-        with pytest.raises(bucket_copy.CopyError, match="certificate signed by unknown authority"):
+        with pytest.raises(protocol_rclone.CopyError, match="certificate signed by unknown authority"):
             fetch(f"{address}/ok", tmp_path / "file")
         assert not (tmp_path / "file").exists()
         fetch(f"{address}/ok", tmp_path / "file", SSL_CERT_FILE=authority)
@@ -80,33 +81,34 @@ def _stats(**numbers: object) -> str:
 
 
 def test_a_copy_that_stands_still_is_said_and_then_given_up() -> None:
-    now, told = [0.0], list[str]()
-    log = bucket_copy.CopyLog(told.append, lambda _: None, lambda: now[0])
-    for moment, count in ((0.0, 10), (2.0, 1000), (20.0, 1000), (40.0, 1000)):
+    now, told = [0.0], list[tuple[int, int, str]]()
+    log = protocol_rclone.CopyLog(lambda *said: told.append(said), lambda _: None, lambda: now[0])
+    for moment, count in ((0.0, 10), (2.0, 1000), (20.0, 1000), (40.0, 1000), (200.0, 1000)):
         now[0] = moment
         log.read(_stats(transfers=1, bytes=count))
     assert told[1:] == [
-        "1 of 2 files, 1 KB of 2 KB",
-        "1 of 2 files, 1 KB of 2 KB",
-        "1 of 2 files, 1 KB of 2 KB; nothing new for 38 s",
+        (1000, 2000, ""),
+        (1000, 2000, ""),
+        (1000, 2000, "; nothing new for 30 s"),
+        (1000, 2000, "; nothing new for 3 min"),
     ]
     now[0] = 500.0
     log.read(_stats(transfers=1, bytes=1000, checking=["large"]))
     now[0] = 900.0
     log.read(_stats(transfers=1, bytes=1000))
     now[0] = 1100.0
-    with pytest.raises(bucket_copy.CopyError, match="nothing has been copied for 600 s"):
+    with pytest.raises(protocol_rclone.CopyError, match="nothing has been copied for 600 s"):
         log.read(_stats(transfers=1, bytes=1000))
 
 
 def test_of_many_errors_the_first_are_shown_and_the_last_is_the_reason() -> None:
     shown: list[str] = []
-    log = bucket_copy.CopyLog(lambda _: None, shown.append)
+    log = protocol_rclone.CopyLog(lambda *_: None, shown.append)
     for number in range(1000):
         log.read(json.dumps({"level": "error", "object": f"f{number}", "msg": "x" * 1000}))
     log.read("[" * 100_000)
-    assert len(shown) == bucket_copy.SHOWN + 1
+    assert len(shown) == protocol_rclone.SHOWN + 1
     assert shown[0].startswith("f0: xxx")
-    assert (len(shown[0]), shown[-1]) == (bucket_copy.LINE, "further messages are not shown")
+    assert (len(shown[0]), shown[-1]) == (protocol_rclone.LINE, "further messages are not shown")
     log.read(_stats(lastError="no such bucket"))
     assert log.last == "no such bucket"

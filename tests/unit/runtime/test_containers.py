@@ -17,9 +17,9 @@ from launcher.runtime.containers import image_ray, keep
 from launcher.runtime.containers.docker import Docker, repository
 from launcher.runtime.containers.engines import Creation, EngineError, variables
 from launcher.runtime.containers.enter import variables_text
+from launcher.runtime.containers.fixed_images import FixedImages
 from launcher.runtime.containers.images import NodeImage, said
 from launcher.runtime.containers.keep import MADE_OF, Containers
-from launcher.runtime.containers.pins import FixedImages
 from launcher.runtime.containers.podman import Podman
 from launcher.runtime.protocol_containers import ContainerSpec
 
@@ -34,6 +34,7 @@ ASKED = Creation(
     groups=(44,),
     program=("sh", "-c", "wait", "name", "/hold"),
     mounts=(("/run-folder", "/run-folder", False), ("/data", "/in", True)),
+    followed=frozenset(["/run-folder"]),
     limits=(("memlock", -1, -1),),
     devices=("/dev/infiniband",),
     gpus=True,
@@ -50,10 +51,24 @@ def test_docker_makes_a_container_that_shares_the_node() -> None:
     for part in (
         "--network host --ipc host --pid host --user 1000:1000 --env NVLAUNCH_MARK=r:n1:container --entrypoint sh",
         "--group-add 44 --ulimit memlock=-1:-1",
+        "--mount type=bind,source=/run-folder,target=/run-folder,bind-propagation=rslave",
         "--mount type=bind,source=/data,target=/in,readonly --device /dev/infiniband --gpus all --cap-add=SYS_PTRACE",
     ):
         assert part in words
     assert words.endswith("box@sha256:1 -c wait name /hold")
+
+
+MOUNTINFO = """22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+23 22 0:5 / /dev rw - devtmpfs none rw
+30 22 0:40 / /data\\040disk rw master:7 - nfs4 server:/x rw
+31 22 0:41 / /own rw - tmpfs none rw
+"""
+
+
+def test_later_mounts_are_followed_where_the_node_tells_of_them() -> None:
+    paths = ["/home/u/run", "/data disk/run", "/own/run", "/dev/shm/run"]
+    assert keep.propagating(MOUNTINFO, paths) == {"/home/u/run", "/data disk/run"}
+    assert keep.propagating("", paths) == frozenset()
 
 
 def test_podman_takes_gpus_by_cdi_and_keeps_the_user_without_root(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +202,7 @@ def here(tmp_path: Path) -> Iterator[Path]:
     images.fix({"a/box:1": f"id:{ID}"})
     base = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)}
     given = {"ok": True, "base": base, "secrets": str(scratch / "secrets.json")}
-    rpc.serve(tmp_path / "s", lambda asked: given if asked["op"] == "environment" else images.asked(asked))  # type: ignore[arg-type, return-value]
+    rpc.serve(tmp_path / "s", lambda asked: given if asked["op"] == "environment" else images.asked(asked))  # type: ignore[arg-type]
     (tmp_path / "setup.sh").write_text(f"echo ran >>{tmp_path}/ran\n")
     shared.keep(tmp_path, "abc", lambda: zlib.compress(json.dumps({"envs": {"main": {}}, "addresses": {}}).encode()))
     variables = {"shared": "abc", "group": "main", "node": {}, "own": {}, "addresses": {}}
@@ -222,7 +237,7 @@ def test_setup_runs_in_a_container_whose_first_setup_was_killed_and_once_in_each
 
 def test_a_client_that_writes_without_end_is_an_error_and_fills_no_memory(tmp_path: Path) -> None:
     docker = client_that_says(tmp_path, 'head -c 30000000 /dev/zero | tr "\\0" x >&2; echo >&2; echo last >&2; exit 1')
-    with pytest.raises(EngineError, match=r"^x*\s*last$|^last$"):
+    with pytest.raises(EngineError, match=r"^last$"):
         docker.client.run("version")
     endless = client_that_says(tmp_path, "cat /dev/zero")
     with pytest.raises(EngineError, match="writes more than"):

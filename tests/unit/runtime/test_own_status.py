@@ -1,9 +1,10 @@
 """What counts as a change of a node's status: an event does, time that passes does not."""
 
+import json
 from typing import Any
 
 from launcher.runtime.own_status import STEP_S, OwnStatus
-from launcher.runtime.protocol_views import CALM_S, DIRECT
+from launcher.runtime.protocol_views import CALM_S, DIRECT, unpacked
 
 
 class Node:
@@ -12,14 +13,15 @@ class Node:
     def __init__(self) -> None:
         self.now = 100.0
         self.rank: dict[str, Any] = {"member": "main/0", "attempt": 1, "running": True, "quiet": 0.0}
+        self.ray: dict[str, Any] = {"phase": "running", "generation": 0, "message": ""}
+        self.more: dict[str, Any] = {}
         self.news = 0
         self.own = OwnStatus(self._make, lambda: self.now)
         self.own.changed = self._count
         self.own.numbered()
 
     def _make(self) -> Any:
-        ray = {"phase": "running", "generation": 0, "message": ""}
-        return {"ok": True, "agent": 7, "ray": ray, "ranks": [self.rank.copy()]}
+        return {"ok": True, "agent": 7, "ray": self.ray, "ranks": [self.rank.copy()], **self.more}
 
     def _count(self) -> None:
         self.news += 1
@@ -75,8 +77,30 @@ def test_another_agent_has_another_name_for_its_versions() -> None:
 
 def test_a_status_that_is_too_large_is_not_sent() -> None:
     node = Node()
-    node.rank["tail"] = [f"{at * at * 7919:x}" for at in range(4000)]
+    node.rank["member"] = "".join(f"{at * at * 7919:x}" for at in range(2000))
     node.own.numbered()
     newest = node.own.newest
     assert newest is not None
     assert newest.data == DIRECT.encode()
+
+
+def test_what_programs_print_does_not_go_to_the_head() -> None:
+    node = Node()
+    node.rank.update(running=False, exit_code=1, ended_ago=0.1, tail=["the password is hunter2"])
+    node.ray = {"phase": "failed", "generation": 0, "message": "hunter2", "exit_code": 1, "tail": ["hunter2"]}
+    mount = {"to": "/hunter2", "url": "s3://hunter2", "up": False, "message": "hunter2", "unsent": 3, "unsent_bytes": 4}
+    node.more = {
+        "mounts": [mount],
+        "fault": {"stage": "rank", "path": "/hunter2", "errno": "EIO"},
+        "images": {"hunter2": "sha256:1"},
+        "message": "hunter2",
+    }
+    assert "hunter2" in str(node.own.numbered())
+    newest = node.own.newest
+    assert newest is not None
+    sent = json.loads(unpacked(newest.data.decode()))
+    assert "hunter2" not in str(sent)
+    assert (sent["ranks"][0]["exit_code"], sent["ray"]["phase"]) == (1, "failed")
+    assert sent["mounts"][0]["message"], "that something is wrong is said"
+    assert sent["fault"]["errno"] == "EIO"
+    assert "images" in sent

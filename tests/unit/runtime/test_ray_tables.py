@@ -8,7 +8,7 @@ import pytest
 
 from launcher.runtime import ray_tables
 from launcher.runtime.protocol_ray import GroupStatus
-from launcher.runtime.ray_tables import Labels, RayTables, Tables
+from launcher.runtime.ray_tables import ClusterTables, Labels, RayTables
 
 
 class StandIn:
@@ -17,11 +17,12 @@ class StandIn:
     def __init__(self, raylets: int) -> None:
         self.alive = {f"id{at}": {"slot": f"main-{at}", "generation": "0"} for at in range(raylets)}
         self.states: dict[str, str] = {}
+        self.on: dict[str, str] = {}
         self.readings = 0
         self.takes = 0.0
         self.during: threading.Event | None = None
 
-    def tables(self) -> Tables:
+    def tables(self) -> ClusterTables:
         self.readings += 1
         groups = {key: self._row(key) for key in self.states}
         nodes = [
@@ -30,16 +31,19 @@ class StandIn:
         if self.during is not None:
             self.during.wait(5)
         time.sleep(self.takes)
-        return Tables(nodes, groups, dict(self.alive), list(self.alive))  # type: ignore[arg-type]
+        alive = dict(zip(self.alive, nodes, strict=True))
+        whole = {labels["slot"]: {"GPU": 4.0} for labels in self.alive.values()}
+        return ClusterTables(nodes, groups, dict(self.alive), alive, whole)  # type: ignore[arg-type]
 
-    def all_alive(self, raylets: Sequence[object]) -> bool:
-        return set(raylets) <= self.alive.keys()
+    def dead(self, raylets: Sequence[object]) -> list[object]:
+        return [one for one in raylets if one not in self.alive]
 
     def group(self, key: str, labels: Labels) -> tuple[GroupStatus | None, bool]:
         return (self._row(key), not self.alive.keys() <= labels.keys()) if key in self.states else (None, False)
 
     def _row(self, key: str) -> GroupStatus:
-        return {"slice": key, "state": self.states[key], "hint": "", "bundles": []}
+        bundles = [{"index": 0, "slot": self.on[key], "domain": None, "generation": 0}] if key in self.on else []
+        return {"slice": key, "state": self.states[key], "hint": "", "bundles": bundles}  # type: ignore[typeddict-item]
 
     def pending_demand(self) -> list[str]:
         return []
@@ -52,19 +56,25 @@ def shown(tables: RayTables) -> dict[str, str]:
     return {group["slice"]: group["state"] for group in tables.latest().get("groups", ())}
 
 
-def test_tables_that_take_long_are_read_seldom_but_at_once_where_a_raylet_has_died() -> None:
+def test_a_dead_raylet_and_what_becomes_of_its_group_are_told_without_reading_all_tables() -> None:
     ray = StandIn(3)
+    ray.states, ray.on, ray.takes = {"main.s0": "CREATED", "main.s1": "CREATED"}, {"main.s0": "main-1"}, 0.5
     tables = RayTables(ray)
-    ray.takes = 0.05
     tables.look()
-    ray.takes = 0.0
-    for _ in range(3):
-        tables.look()
-    assert ray.readings == 1
     del ray.alive["id1"]
     tables.look()
-    assert ray.readings == 2
-    assert [node["slot"] for node in tables.latest().get("nodes", ())] == ["main-0", "main-2"]
+    assert {node["slot"]: node["alive"] for node in tables.latest()["nodes"]} == {
+        "main-0": True,
+        "main-1": False,
+        "main-2": True,
+    }
+    ray.states["main.s0"] = "RESCHEDULING"
+    tables.look()
+    assert shown(tables)["main.s0"] == "RESCHEDULING"
+    ray.states["main.s0"] = "CREATED"
+    tables.look()
+    assert shown(tables)["main.s0"] == "CREATED"
+    assert ray.readings == 1
 
 
 def test_tables_are_read_oftener_while_changes_are_expected(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,6 +142,17 @@ def test_a_bundle_on_a_raylet_that_has_just_joined_is_told_with_its_labels() -> 
     assert tables.group("main.s0", 5.0)["ok"]
     assert len(tables.latest().get("nodes", ())) == 2
     looking.join()
+
+
+def test_a_spare_is_held_with_all_that_its_raylet_has() -> None:
+    ray = StandIn(2)
+    tables = RayTables(ray)
+    tables.look()
+    assert tables.whole(["main-1"], 1.0) == [{"GPU": 4.0}]
+    del ray.alive["id1"]
+    tables.look()
+    with pytest.raises(ValueError, match="no raylet of `main-1`"):
+        tables.whole(["main-0", "main-1"], 0.01)
 
 
 def test_a_ray_that_does_not_answer_is_told_to_whoever_needs_it_now() -> None:

@@ -26,7 +26,7 @@ class Telling:
         self.beat = heartbeat.Heartbeat(name, key, LIMIT, self.stopped.append, lambda _: None, clock, status=self.own)
 
     def _make(self) -> StatusReply:
-        return {"ok": True, "message": self.says}
+        return {"ok": True, "member": self.says}
 
     def make(self) -> None:
         """Make the status, as the agent's own thread does."""
@@ -37,7 +37,7 @@ class Telling:
 def shown(head: Head, name: str = "n1") -> str:
     """What the head has of a node."""
     rows = {row["name"]: row["data"] for row in board(head).since("", 0)["rows"]}
-    return str(json.loads(unpacked(rows[name]))["message"]) if rows.get(name) else ""
+    return str(json.loads(unpacked(rows[name]))["member"]) if rows.get(name) else ""
 
 
 def board(head: Head) -> StatusBoard:
@@ -110,7 +110,7 @@ def test_a_status_counts_for_nothing(node: Telling, head: Head, clock: Time) -> 
     link, session = node.beat._link, node.beat._session
     assert link is not None
     assert session is not None
-    link.sendall(session.sign(b"state 1 1 " + packed({"ok": True, "message": "still here"}).encode()))
+    link.sendall(session.sign(b"state 1 1 " + packed({"ok": True, "member": "still here"}).encode()))
     head.listener.step(0.2)
     assert shown(head) == "still here"
     assert head.listener.ages() == {"n1": 5.0}
@@ -141,7 +141,7 @@ def test_a_node_speaks_for_itself_alone(node: Telling, head: Head, clock: Time) 
     own, theirs = handshake.nonce(), forged.recv(1024).removeprefix(handshake.GREETING).strip()
     session = handshake.Session(node_key(KEY, "n2"), theirs, own, at_head=False)
     forged.sendall(session.sign(b"%s %s" % (own, b"n1".hex().encode())))  # the name of one, the key of another
-    forged.sendall(session.sign(b"state 1 1 " + packed({"ok": True, "message": "forged"}).encode()))
+    forged.sendall(session.sign(b"state 1 1 " + packed({"ok": True, "member": "forged"}).encode()))
     for _ in range(5):
         head.listener.step(0.05)
     assert (shown(head, "n1"), shown(head, "n2")) == ("idle", "other")

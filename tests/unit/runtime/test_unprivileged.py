@@ -69,6 +69,7 @@ def asked(tmp_path: Path, image: str, **changed: object) -> Creation:
         groups=(),
         program=("sh", "-c", WAIT, "nvlaunch", str(tmp_path / "hold")),
         mounts=(("/tmp", "/tmp", False), (str(tmp_path), "/in", True)),
+        followed=frozenset(),
         limits=(),
         devices=(),
         gpus=True,

@@ -1,6 +1,7 @@
 """A workdir from git: which commit, which files, and that a hostile repository runs nothing here."""
 
 import subprocess
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,22 @@ def test_an_unknown_ref_and_a_deadline_say_what_to_do(origin: Path, tmp_path: Pa
     assert refusal.value.hints == (f"try it: `git ls-remote file://{origin} nosuch`",)
     with pytest.raises(LaunchError, match="did not fetch"):
         clone(GitWorkdir(url=f"file://{origin}"), tmp_path / "home", limit=-10.0)
+
+
+def test_of_a_server_that_talks_without_end_the_last_words_are_kept(
+    origin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git passes on what a server says: here a stand-in says 200 MB, and what was wrong at last."""
+    talker = tmp_path / "bin" / "git"
+    talker.parent.mkdir()
+    talker.write_text(
+        "#!/bin/sh\ncase \"$*\" in *fetch*) head -c 200000000 /dev/zero | tr '\\0' '\\n' >&2; "
+        "echo 'fatal: no such ref' >&2; exit 1;; esac\nexec /usr/bin/git \"$@\"\n"
+    )
+    talker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{talker.parent}:/usr/bin:/bin")
+    tracemalloc.start()
+    with pytest.raises(LaunchError, match="no such ref"):
+        clone(GitWorkdir(url=f"file://{origin}"), tmp_path / "home")
+    assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    tracemalloc.stop()

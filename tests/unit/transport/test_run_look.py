@@ -20,7 +20,7 @@ from launcher.core.model.run import Run
 from launcher.core.model.task import Group, RecoveryPolicy, TopologyRule
 from launcher.ports import Completed
 from launcher.runtime.protocol import PROTOCOL
-from launcher.runtime.protocol_views import packed
+from launcher.runtime.protocol_views import packed, without_texts
 from launcher.runtime.status_board import StatusBoard
 from launcher.transport.agent import direct, poller
 from launcher.transport.agent.addresses import Addresses
@@ -33,7 +33,7 @@ HEAD = "10.0.0.1"
 SIZE = 96
 N5 = NodeName("r000-n05")
 FAILED: dict[str, Any] = {
-    "ranks": [{"member": "main/5", "attempt": 1, "running": False, "exit_code": 1, "ended_ago": 0.2, "tail": []}]
+    "ranks": [{"member": "main/5", "attempt": 1, "running": False, "exit_code": 1, "ended_ago": 0.2, "tail": ["bad"]}]
 }
 
 
@@ -63,7 +63,7 @@ class Heard(Agents):
 
     def head_has(self, node: str, **fields: Any) -> None:
         """Let the head have what the node says, or this."""
-        data = packed({**self._said[node], **fields}).encode()
+        data = packed(without_texts({**self._said[node], **fields})).encode()
         assert self.board.put(node, b"state 0 0 " + data, time.monotonic())
 
     def reply(self, at: Access, question: dict[str, Any]) -> bytes:
@@ -125,7 +125,7 @@ class Stage:
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     """Whose first looks are over, and in which nobody is asked in turn."""
-    monkeypatch.setattr(poller, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(poller, "PATIENCE_S", 5.0)
     monkeypatch.setattr(direct, "SMALL_S", 1e9)
     monkeypatch.setattr(direct, "TURN_S", 1e9)
     made = Stage(tmp_path)
@@ -172,6 +172,17 @@ def test_what_ends_on_a_node_is_asked_for_and_seen_in_the_same_look(stage: Stage
     assert not stage.asked, "it is known now"
 
 
+def test_the_last_lines_of_a_program_come_from_its_node_and_stay(stage: Stage) -> None:
+    stage.shell.says(N5, **FAILED)
+    stage.look()
+    stage.forget()
+    view = stage.look()[N5]
+    assert not stage.asked
+    assert isinstance(view, Seen)
+    assert view.agent is not None
+    assert view.agent.ranks[0].tail == ("bad",)
+
+
 def test_a_head_that_invents_an_end_is_caught_before_it_counts(stage: Stage) -> None:
     stage.shell.head_has(N5, **FAILED)
     views = stage.look()
@@ -190,7 +201,10 @@ def test_a_node_that_the_head_misses_is_asked_and_seen_by_its_own_word(stage: St
     assert isinstance(views[N5], Seen)
 
 
-def test_a_node_that_the_head_misses_is_unseen_only_once_we_have_asked_it_in_vain(stage: Stage) -> None:
+def test_a_node_that_the_head_misses_is_unseen_only_once_we_have_asked_it_in_vain(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(poller, "PATIENCE_S", 0.3)
     stage.shell.missed, stage.shell.silent = {N5: 6.0}, {stage.addresses[N5]}
     look = stage.nodes._observer._looks[stage.run.id]
     before = UnitStanding(of=0.0, touched=0.0, failing=0.0, missed=False, acting=False)
@@ -205,8 +219,9 @@ def test_a_node_that_the_head_misses_is_unseen_only_once_we_have_asked_it_in_vai
 def test_a_node_that_cannot_be_asked_is_unseen_whatever_the_head_says(stage: Stage) -> None:
     look = stage.nodes._observer._looks[stage.run.id]
     failing = UnitStanding(of=0.0, touched=0.0, failing=4.0, missed=True, acting=False)
-    assert not look._is_streamed(N5, failing, time.monotonic())
-    assert look._is_streamed(N5, failing._replace(failing=1.0), time.monotonic()), "one failed login is no silence"
+    at = look._stream.asked + 0.1
+    assert not look._is_streamed(N5, failing, at)
+    assert look._is_streamed(N5, failing._replace(failing=1.0), at), "one failed login is no silence"
 
 
 def test_after_an_action_a_node_is_asked_itself_until_the_head_has_its_news(stage: Stage) -> None:
@@ -232,7 +247,7 @@ def test_an_action_on_all_nodes_does_not_open_a_connection_to_each(stage: Stage)
 
 
 def test_without_the_heads_agent_all_are_asked(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(direct, "SILENT_S", 0.0)
+    monkeypatch.setattr(poller, "PATIENCE_S", 0.3)
     monkeypatch.setattr("launcher.transport.agent.run_look.SILENT_S", 0.1)
     stage.shell.silent = {HEAD}
     views = stage.look()
@@ -240,7 +255,8 @@ def test_without_the_heads_agent_all_are_asked(stage: Stage, monkeypatch: pytest
     assert all(isinstance(view, Seen) for view in views.values())
 
 
-def test_whoever_probes_a_node_out_of_sight_is_asked(stage: Stage) -> None:
+def test_whoever_probes_a_node_out_of_sight_is_asked(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(poller, "PATIENCE_S", 0.3)
     stage.shell.missed, stage.shell.silent = {N5: 6.0}, {stage.addresses[N5]}
     stage.forget()
     stage.look()
@@ -263,3 +279,16 @@ def test_a_new_node_changes_nothing_for_the_others(stage: Stage) -> None:
     stage.run = replace(run, fleet=replace(run.fleet, nodes=(*run.fleet.nodes, more)))
     stage.look()
     assert not stage.asked
+
+
+def test_a_node_whose_health_was_read_is_asked_with_the_next_look_and_nobody_waits_for_it(stage: Stage) -> None:
+    stage.nodes._observer.also_ask(stage.run, N5)
+    stage.shell.head_has(N5, ray={"phase": "running", "generation": 7, "message": ""})
+    stage.look()
+    deadline = time.monotonic() + 10
+    warnings = list(stage.warnings)
+    while not warnings:
+        assert time.monotonic() < deadline
+        stage.look()
+        warnings += stage.warnings
+    assert "changed a status on its way" in warnings[0]

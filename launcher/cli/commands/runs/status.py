@@ -14,7 +14,7 @@ import typer
 from launcher.cli.options import As, OneRunOrAll, Output
 from launcher.cli.output.console import say, show, warn
 from launcher.cli.plain import PlainCommand
-from launcher.errors import OtherVersionError
+from launcher.errors import LaunchError, OtherVersionError
 from launcher.store.home import home
 
 if TYPE_CHECKING:
@@ -89,10 +89,14 @@ def _start_due() -> frozenset[str]:
     from launcher.drive.successors import start_due
     from launcher.store.store import Store
 
-    store = Store(home())
-    for name in start_due(store, warn):
-        say(f"started the controller of `{name}`: the run before it has ended")
-    return store.chains.early()
+    try:
+        store = Store(home())
+        for name in start_due(store, warn):
+            say(f"started the controller of `{name}`: the run before it has ended")
+        return store.chains.early()
+    except LaunchError as error:  # what is stored can be shown all the same
+        warn(error.advice)
+        return frozenset()
 
 
 class _Snapshots:

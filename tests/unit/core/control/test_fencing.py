@@ -7,7 +7,7 @@ import pytest
 
 from launcher.core.control.reconcile import Decision
 from launcher.core.model.action_key import ActionKey
-from launcher.core.model.actions import Kill, PowerOff
+from launcher.core.model.actions import Kill, PowerOff, PowerQuery
 from launcher.core.model.observation import Phase, Reached, Seen, Step, Symptom, Unseen
 from launcher.core.model.receipt import Result
 from launcher.core.model.run import MemberName, RunState
@@ -128,6 +128,50 @@ def test_power_is_cut_where_the_inventory_says_how_and_nobody_waits_for_the_agen
     here.receive(off, Result.POWERED_OFF)
     here.decide()
     assert holder(here) == "r1-n3"
+
+
+def asked(here: Situation, heard: float) -> PowerQuery:
+    """The question whether a silent node is off, asked after four seconds."""
+    here.run = replace(here.run, fleet=replace(here.run.fleet, power_query="query {node}", fence_command="off {node}"))
+    here.silent(LOST, heard=heard)
+    assert wait(here, 4).actions == ()
+    (query,) = here.decide(after=1.0).actions
+    assert isinstance(query, PowerQuery)
+    assert query.node == LOST
+    return query
+
+
+def test_a_node_that_is_off_is_replaced_at_once() -> None:
+    here = serving(make_run(slices=1, nodes=2, spares=1))
+    here.receive(asked(here, 4.5), Result.POWERED_OFF)
+    here.decide()
+    assert holder(here) == "r1-n3"
+    assert here.record.failed_nodes[LOST].message == "NotReady: no contact for 4 s; powered off"
+
+
+def test_a_node_that_is_on_is_asked_about_again_and_waited_for() -> None:
+    here = serving(make_run(slices=1, nodes=2, spares=1))
+    here.receive(asked(here, 4.5), Result.FAILED, message="`power_query` ended with 1")
+    assert here.decide().actions == ()
+    assert kinds(here.decide(after=1.0)) == ["power_query:r1-n2"]
+    assert holder(here) == LOST
+
+
+def test_that_a_node_is_off_is_not_believed_of_one_that_was_heard_meanwhile() -> None:
+    here = serving(make_run(slices=1, nodes=2, spares=1))
+    query = asked(here, 4.5)
+    here.silent(LOST, heard=0.5)
+    here.receive(query, Result.POWERED_OFF)
+    here.decide()
+    assert holder(here) == LOST
+
+
+def test_nobody_is_asked_about_a_node_that_the_head_hears_nor_about_one_in_sight() -> None:
+    run = make_run(slices=1, nodes=2, spares=1)
+    here = serving(replace(run, fleet=replace(run.fleet, power_query="query {node}")))
+    assert not any(isinstance(action, PowerQuery) for action in wait(here, 10).actions)
+    here.silent(LOST, heard=3.9)
+    assert not any(isinstance(action, PowerQuery) for action in wait(here, 10).actions)
 
 
 def test_a_power_off_that_fails_is_tried_again_and_proves_nothing() -> None:

@@ -46,6 +46,17 @@ def test_what_a_setup_is_about_is_told_while_it_runs_and_when_it_fails() -> None
     )
 
 
+def test_of_copies_the_slowest_is_told_in_few_steps() -> None:
+    here = Situation(make_run(slices=1))
+    here.leased()
+    parts = [Step(phase=Phase.RUNNING, message="copying files", copied=done, to_copy=4_000_000_000) for done in (0, 0)]
+    here.agent(name(1, 1), setup=replace(parts[0], copied=3_000_000_000))
+    here.agent(name(1, 2), setup=replace(parts[1], copied=1_111_000_000))
+    assert here.decide().status_message == "2 nodes copying files (slowest: 1.0 GB of 4.0 GB)"
+    here.agent(name(1, 2), setup=replace(parts[1], copied=1_199_000_000))
+    assert here.decide().status_message == "2 nodes copying files (slowest: 1.0 GB of 4.0 GB)"
+
+
 def test_one_node_and_one_rank_are_told_in_the_singular() -> None:
     here = Situation(make_run(slices=1, nodes=1))
     assert here.decide().status_message.startswith("1 node ")

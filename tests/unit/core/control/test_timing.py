@@ -24,6 +24,7 @@ from launcher.core.control.timing import (
     POPULATION_S,
     POWER_OFF_AGAIN_S,
     POWER_OFF_S,
+    POWER_QUERY_S,
     PROVEN_S,
     RECOVERED_S,
     RELEASE_PENDING_S,
@@ -62,6 +63,7 @@ def test_ten_seconds_of_silence_cost_nothing() -> None:
     answered_last, answered_again = -heartbeat.PERIOD_S, 10.0 + heartbeat.CONNECT_S + heartbeat.LEAST_S
     assert answered_again < answered_last + SELF_STOP_S - 0.5, "and a busy node has half a second to notice it"
     assert POWER_OFF_S >= 10.0
+    assert heartbeat.PERIOD_S * 4 < POWER_QUERY_S < WITNESS_S
     checks = ray.environment(head=True, tls=False)
     period, timeout = (float(checks[f"RAY_health_check_{one}_ms"]) / 1000 for one in ("period", "timeout"))
     tries = int(checks["RAY_health_check_failure_threshold"])
