@@ -147,6 +147,10 @@ class HeadStream:
     def compare(self, node: NodeName, reply: StatusReply, asked: float) -> None:
         """Compare the direct reply of a node, which was asked at `asked`, with what the head says of it."""
         version = reply.get("version")
+        if version is None and reply["ok"]:
+            # There is no agent any more: what the head has of it is not ahead of that.
+            self._direct.pop(node, None)
+            self._unchecked.discard(node)
         if version is None or not self.is_trusted:
             return
         found, former = self._rows.get(node), self._direct.get(node)

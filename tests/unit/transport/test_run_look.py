@@ -66,6 +66,10 @@ class Heard(Agents):
         data = packed(without_texts({**self._said[node], **fields})).encode()
         assert self.board.put(node, b"state 0 0 " + data, time.monotonic())
 
+    def gone(self, node: str) -> None:
+        """Let the agent of a node be gone, of which the head has not heard."""
+        self._said[node] = {"ok": True, "agent": None, "leftovers": 0}
+
     def reply(self, at: Access, question: dict[str, Any]) -> bytes:
         name = self._names.get(at.address, "")
         if question["op"] == "views":
@@ -236,6 +240,17 @@ def test_after_an_action_a_node_is_asked_itself_until_the_head_has_its_news(stag
     stage.look()
     assert ended(stage.look()[N5])
     assert not stage.asked
+
+
+def test_an_agent_that_is_gone_is_not_shown_by_a_later_status_of_before(stage: Stage) -> None:
+    """As after a release: a run would release the node again and again."""
+    stage.shell.says(N5)
+    stage.look()
+    stage.nodes.perform(stage.run, agents.prepare(agents.slots(stage.run)[5]))
+    stage.shell.gone(N5)
+    for _ in range(3):
+        view = stage.look()[N5]
+        assert isinstance(view, Seen) and view.agent is None
 
 
 def test_an_action_on_all_nodes_does_not_open_a_connection_to_each(stage: Stage) -> None:
