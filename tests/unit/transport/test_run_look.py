@@ -250,7 +250,8 @@ def test_an_agent_that_is_gone_is_not_shown_by_a_later_status_of_before(stage: S
     stage.shell.gone(N5)
     for _ in range(3):
         view = stage.look()[N5]
-        assert isinstance(view, Seen) and view.agent is None
+        assert isinstance(view, Seen)
+        assert view.agent is None
 
 
 def test_an_action_on_all_nodes_does_not_open_a_connection_to_each(stage: Stage) -> None:
