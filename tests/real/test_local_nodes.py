@@ -160,7 +160,7 @@ def test_a_secret_reaches_the_ranks_and_is_found_nowhere_else(stand: Stand) -> N
     assert len(memory) == len(stand.slots)
     assert {path.stat().st_mode & 0o777 for path in memory} == {0o600}
     assert {path.parent.stat().st_mode & 0o777 for path in memory} == {0o700}
-    commands = [path.read_bytes() for path in _proc("cmdline")]
+    commands = [_command(pid) for pid in _all_pids()]
     assert not [command for command in commands if SECRET.encode() in command]
 
 
