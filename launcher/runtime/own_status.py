@@ -19,7 +19,7 @@ from .deadline import now
 from .handshake import BEAT, STATE
 from .protocol import StatusReply
 from .protocol_files import StepStatus
-from .protocol_views import CALM_S, lasting, packed, without_texts
+from .protocol_views import CALM_S, lasting, packed, text_number, without_texts
 
 EVERY_S = 0.25
 """How often the status is made (s): so soon a change is on its way."""
@@ -69,6 +69,8 @@ class OwnStatus:
         with self._turn:
             at = self._clock()  # before it is made: what happens meanwhile may not be in it
             status = self._make()
+            if number := text_number(status):
+                status["texts"] = number
             news = self._is_news(status, at)
             if news:
                 self._version += 1

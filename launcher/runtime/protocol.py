@@ -286,6 +286,7 @@ class StatusReply(Reply):
     silent: NotRequired[float]  # in place of a reply: s since the request that was answered last
     reachable: NotRequired[dict[str, bool]]
     version: NotRequired[tuple[str, int]]  # of this agent's status: its name for itself, and a number that rises
+    texts: NotRequired[int]  # a checksum of the messages of `ray` and `setup`, which are not sent to the head
     views: NotRequired[NodeViews]  # in place of all others but the protocol
     heartbeat_ages: NotRequired[dict[str, float]]
     listening: NotRequired[float]

@@ -97,6 +97,12 @@ def without_texts(status: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def text_number(status: Mapping[str, Any]) -> int:
+    """Return a number that is another one where messages are others, which `without_texts` removes; 0 for none."""
+    messages = "\n".join(status[name]["message"] for name in ("ray", "setup") if name in status)
+    return zlib.crc32(messages.encode()) if messages.strip() else 0
+
+
 def _without_words(row: Mapping[str, Any]) -> dict[str, Any]:
     message = TROUBLE if row["message"] else ""
     return {"to": "", "url": "", "up": row["up"], "message": message, "unsent": 0, "unsent_bytes": 0}

@@ -62,6 +62,20 @@ def test_steps_alone_are_sent_now_and_then() -> None:
     assert node.after(STEP_S, step={"step": 9, "over": 9}) == 2
 
 
+def test_another_message_is_news_and_stays_on_the_node() -> None:
+    """As when a setup follows the making of an environment: the launcher asks the node for the words."""
+    node = Node()
+    node.more["setup"] = {"phase": "running", "generation": 0, "message": "making a Python environment"}
+    assert node.after(1.0) == 2
+    node.more["setup"] = {"phase": "running", "generation": 0, "message": ""}
+    assert node.after(1.0) == 3
+    node.more["setup"] = {"phase": "running", "generation": 0, "message": "hunter2"}
+    assert node.after(1.0) == 4
+    newest = node.own.newest
+    assert newest is not None
+    assert b"hunter2" not in unpacked(newest.data.decode())
+
+
 def test_a_direct_reply_has_the_version_that_goes_to_the_head() -> None:
     node = Node()
     direct = node.own.numbered()
