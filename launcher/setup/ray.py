@@ -144,9 +144,9 @@ def environment(*, head: bool, tls: bool) -> dict[str, str]:
     """Return the variables of every Ray process of a run.
 
     With `tls` each of them shows a certificate of the run, and talks to nobody without one. The agent adds others.
-    Health checks: a killed raylet is noticed in about 3 s, silence in 14 to 15 (threshold x (period + timeout)). Ten
+    Health checks: a killed raylet is noticed in about 3 s, silence in 17 to 18 (threshold x (period + timeout)). Ten
     seconds of it kill nothing: TCP sends what it lost again after 12.6 s, and a check that was lost first fails as the
-    last of three after 14. Keepalive is equal on head and nodes, so that silence cannot freeze the placement
+    last of three after 17. With 14 s a raylet was dropped for ten seconds of silence, on busy hosts. Keepalive is equal on head and nodes, so that silence cannot freeze the placement
     queue; it closes a silent connection after 15 s, and then every check fails at once: with 8 s, nodes that were
     cut off for ten were declared dead. Ray starts its workers at nice 15 and as the first ones to be killed when memory
     is short (1000); a rank is one of their children, and has to run as a login runs it.
@@ -156,7 +156,7 @@ def environment(*, head: bool, tls: bool) -> dict[str, str]:
         "RAY_AUTH_TOKEN_PATH": f"{FOLDER}/token",
         "RAY_health_check_initial_delay_ms": "1000",
         "RAY_health_check_period_ms": "1000",
-        "RAY_health_check_timeout_ms": "4000",
+        "RAY_health_check_timeout_ms": "5000",
         "RAY_health_check_failure_threshold": "3",
         "RAY_grpc_client_keepalive_time_ms": "10000",
         "RAY_grpc_client_keepalive_timeout_ms": "5000",

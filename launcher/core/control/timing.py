@@ -26,8 +26,8 @@ Why the limits fit together, in the order in which they matter for a node that s
 * Power is cut at `POWER_OFF_S` > `WITNESS_S`, and no earlier: ten seconds of silence have to cost nothing. It needs two
   witnesses, and each that can say since when has to have missed the node for so long. It spares the wait for
   `EXPIRED_S` alone if it takes less than the rest of it.
-* Ray itself drops a silent raylet after 14 to 15 s (`setup/ray.environment`), so after ten seconds of silence and
-  about when the node is given up.
+* Ray itself drops a silent raylet after 17 to 18 s (`setup/ray.environment`). A slice is reserved again without waiting
+  for that (`slots/handover.py`), where a spare is ready.
 * A failed gang waits `SILENCE_S` > `EXPIRED_S` for news of a silent node: long enough for the proof that it stopped.
   Only after that, at `UNPROVEN_S`, a person is asked to confirm.
 * The head is lost when more than half of its peers missed it for `HEAD_EXPIRED_S` within one `POPULATION_S`, so that

@@ -68,8 +68,7 @@ def test_ten_seconds_of_silence_cost_nothing() -> None:
     period, timeout = (float(checks[f"RAY_health_check_{one}_ms"]) / 1000 for one in ("period", "timeout"))
     tries = int(checks["RAY_health_check_failure_threshold"])
     sent_again = 12.6  # TCP's sixth try, of what is lost at the start of a silence
-    assert tries * timeout + (tries - 1) * period > sent_again + 1, "Ray must not drop a node for it"
-    assert tries * (timeout + period) <= HEAD_EXPIRED_S, "nor hold a replacement up"
+    assert tries * timeout + (tries - 1) * period > sent_again + 3, "Ray must not drop a node for it"
 
 
 def test_a_cut_off_head_has_stopped_before_nodes_leave_its_population() -> None:
