@@ -146,10 +146,11 @@ def environment(*, head: bool, tls: bool) -> dict[str, str]:
     With `tls` each of them shows a certificate of the run, and talks to nobody without one. The agent adds others.
     Health checks: a killed raylet is noticed in about 3 s, silence in 17 to 18 (threshold x (period + timeout)). Ten
     seconds of it kill nothing: TCP sends what it lost again after 12.6 s, and a check that was lost first fails as the
-    last of three after 17. With 14 s a raylet was dropped for ten seconds of silence, on busy hosts. Keepalive is equal on head and nodes, so that silence cannot freeze the placement
-    queue; it closes a silent connection after 15 s, and then every check fails at once: with 8 s, nodes that were
-    cut off for ten were declared dead. Ray starts its workers at nice 15 and as the first ones to be killed when memory
-    is short (1000); a rank is one of their children, and has to run as a login runs it.
+    last of three after 17. With 14 s a raylet was dropped for ten seconds of silence, on busy hosts. Keepalive is equal
+    on head and nodes, so that silence cannot freeze the placement queue; it closes a silent connection after 15 s, and
+    then every check fails at once: with 8 s, nodes that were cut off for ten were declared dead. Ray starts its workers
+    at nice 15 and as the first ones to be killed when memory is short (1000); a rank is one of their children, and has
+    to run as a login runs it.
     """
     common = {
         "RAY_AUTH_MODE": "token",
