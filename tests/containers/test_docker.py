@@ -180,7 +180,14 @@ def workdir(desk: Desk, node: str, name: str = "faults") -> Path:
 
 
 def program(desk: Desk, node: str, rank: int) -> int:
-    """The program of a rank, which lives."""
-    pid = int((workdir(desk, node) / f"pid-{rank}").read_text())
-    os.kill(pid, 0)
-    return pid
+    """The program of a rank, which lives; it writes its number down some moments after its rank counts as running."""
+    deadline = time.monotonic() + 20
+    while True:
+        pid = int((workdir(desk, node) / f"pid-{rank}").read_text())
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            assert time.monotonic() < deadline, f"no program of rank {rank} on {node}"
+            time.sleep(0.05)
+        else:
+            return pid
