@@ -157,7 +157,7 @@ class TestUp:
         done = desk.up("--foreground")
         assert done.returncode == 0, done.stderr
         assert "running: 4 of 4 ranks running" in done.stderr
-        assert not list(desk.home.glob("runs/*")), "a process of its own would have a log there"
+        assert not list(desk.home.glob("runs/*/controller.log")), "a process of its own would have its log there"
 
     def test_secrets_are_in_one_private_file_and_nowhere_else(self, desk: Desk) -> None:
         (desk.folder / "task.yaml").write_text(TASK + "secrets: {TOKEN: null, KEY: null}\n")
