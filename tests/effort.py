@@ -12,7 +12,7 @@ _LEAST = 4  # but so many
 
 
 def drawn(examples: int) -> settings:
-    """Answer how a property is tried: in `make check` on a third of `examples`, in a soak on 50 times `examples`."""
+    """Return how a property is tried: in `make check` on a third of `examples`, in a soak on 50 times `examples`."""
     return settings(
         max_examples=examples * _MORE if SOAK else max(min(examples, _LEAST), examples // _PART),
         derandomize=not SOAK,
@@ -22,5 +22,5 @@ def drawn(examples: int) -> settings:
 
 
 def moments(end: int, step: int) -> Sequence[int]:
-    """Answer at which of `end` moments something is killed: every `step`th, in a soak at each."""
+    """Return at which of `end` moments something is killed: every `step`th, in a soak at each."""
     return range(0, end, 1 if SOAK else step)

@@ -14,11 +14,8 @@ from launcher.core.model.inventory import Inventory, RackName
 from launcher.core.model.nodeset import NodeName
 from launcher.core.model.receipt import Answer, Result
 from launcher.core.model.run import Run
-from launcher.drive.waves import AT_ONCE, Waves
+from launcher.drive.waves import Waves
 from launcher.ports import Allotter, Nodes
-
-FAN_OUT = AT_ONCE
-"""Actions on different nodes at once, as long as none of them is slow."""
 
 
 class Fixed:

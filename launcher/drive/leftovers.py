@@ -13,7 +13,7 @@ from launcher.core.model.receipt import Result
 from launcher.core.model.record import POWERED_OFF, Record
 from launcher.core.model.run import Run
 from launcher.drive.adapters import open_nodes
-from launcher.drive.execute import FAN_OUT
+from launcher.drive.waves import AT_ONCE
 from launcher.ports import Nodes
 from launcher.store.codec import load
 from launcher.store.rows import RunRow
@@ -41,7 +41,7 @@ def release_left(store: Store, row: RunRow) -> tuple[tuple[NodeName, ...], Mappi
     left = _candidates(record)
     nodes = open_nodes(store.home, run.fleet)
     try:
-        with ThreadPoolExecutor(FAN_OUT, thread_name_prefix="release") as pool:
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="release") as pool:
             tried = {node: why for node, why in pool.map(lambda node: _release(nodes, run, node), left) if why}
     finally:
         nodes.close()

@@ -1,13 +1,12 @@
 """Copies one bucket, or one file of a web server, to the node, and says how far it is."""
 
 import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from . import bucket_commands
 from .protocol_buckets import BucketSpec
-from .protocol_rclone import CopyError, CopyLog, Tell
+from .protocol_rclone import CopyError, CopyLog, Tell, copied
 
 _NO_ROOM = "max transfer limit reached"
 _RESERVE = 1 << 30
@@ -27,25 +26,10 @@ def copy(
     free = shutil.disk_usage(Path(to).parent).free
     log = CopyLog(tell, show)
     argv = bucket_commands.copy(program, bucket, to, max(1, free - min(_RESERVE, free // 20)))
-    with subprocess.Popen(
-        argv,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        umask=umask,
-        text=True,
-        errors="replace",
-    ) as running:
-        assert running.stderr is not None
-        try:
-            log.follow(running.stderr)
-        except (CopyError, OSError):
-            running.kill()
-            raise
-    if running.returncode != 0:
+    if (code := copied(argv, env, log, umask)) != 0:
         if _NO_ROOM in log.last:
             raise CopyError(f"it does not fit: {amount(free)} are free there")
-        raise CopyError(log.last or f"rclone ended with {running.returncode}")
+        raise CopyError(log.last or f"rclone ended with {code}")
 
 
 def amount(size: float) -> str:

@@ -1,12 +1,13 @@
-"""What launcher and nodes agree on of rclone: how its program is known, and what its log says of a copy.
+"""What launcher and nodes agree on of rclone: how its program is known, how it copies, and what its log says of that.
 
 A part of `protocol.py`.
 """
 
 import hashlib
 import json
+import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -86,6 +87,30 @@ class CopyLog:
             self._show(self.last)
         elif self._count == SHOWN + 1:
             self._show("further messages are not shown")
+
+
+def copied(argv: Sequence[str], env: Mapping[str, str], log: CopyLog, umask: int = -1) -> int:
+    """Run a copy of rclone, with the options `LOGGED`, to its end and read its log; return its exit status.
+
+    CopyError as of `CopyLog.read`, OSError; whatever ends this ends rclone. A `umask` of -1 is that of this process.
+    """
+    with subprocess.Popen(
+        argv,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        umask=umask,
+        text=True,
+        errors="replace",
+    ) as running:
+        assert running.stderr is not None
+        try:
+            log.follow(running.stderr)
+        except BaseException:  # Ctrl-C too
+            running.kill()
+            raise
+    return running.returncode
 
 
 def program_hash(path: Path) -> str:

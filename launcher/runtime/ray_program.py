@@ -8,7 +8,7 @@ import contextlib
 import os
 import select
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from .watched import WatchedProgram
@@ -24,25 +24,14 @@ FIND_S = 0.5
 class RayProgram(WatchedProgram):
     """The program that keeps a raylet, or the head's raylet and GCS."""
 
-    def start(
-        self,
-        argv: Sequence[str],
-        env: Mapping[str, str],
-        *,
-        folder: Path | None = None,
-        generation: int = 0,
-        message: str = "",
-    ) -> None:
-        """Start the program, and follow what it starts; OSError where it cannot be started."""
-        super().start(argv, env, folder=folder, generation=generation, message=message)
+    def begun(self, pid: int) -> None:
+        """Follow what the program starts."""
         with contextlib.suppress(RuntimeError):  # no thread more: the program looks itself
-            threading.Thread(target=self._follow, args=(self._pid,), name="raylet", daemon=True).start()
+            threading.Thread(target=self._follow, args=(pid,), name="raylet", daemon=True).start()
 
-    def _follow(self, program: int | None) -> None:
+    def _follow(self, program: int) -> None:
         """End the program once a raylet or GCS of it has ended; return when it has ended itself."""
         with contextlib.ExitStack() as opened, contextlib.suppress(OSError):
-            if program is None:
-                return
             own = _opened(opened, program)
             poll = select.poll()
             poll.register(own, select.POLLIN)

@@ -90,6 +90,10 @@ class WatchedProgram:
             raise
         if self._pid == -1:
             self._pid = pid
+        self.begun(pid)
+
+    def begun(self, pid: int) -> None:
+        """Take note that the program has been started, as the process `pid`; it may have ended since."""
 
     def set_stage(self, message: str) -> None:
         """Set the message about what the program is doing, running or not.

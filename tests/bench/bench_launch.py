@@ -24,7 +24,7 @@ from launcher.core.model.inventory import Access
 from launcher.core.model.receipt import Result
 from launcher.core.model.run import Run
 from launcher.core.model.task import Group, TopologyRule
-from launcher.drive.execute import FAN_OUT
+from launcher.drive.waves import AT_ONCE
 from launcher.ports import Completed
 from launcher.setup.ray import environment
 from launcher.transport.agent.addresses import Addresses
@@ -161,7 +161,7 @@ class Side:
     def down(self) -> None:
         """Take the run down."""
         units = [Release(reason=REASON, node=slot.node) for slot in self.slots]
-        with ThreadPoolExecutor(FAN_OUT) as pool:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
             list(pool.map(lambda action: self.nodes.perform(self.run, action), units))
         self.nodes.perform(self.run, Release(reason=REASON, node=self.run.head, unit=Unit.HEAD))
         self.nodes.close()
@@ -204,7 +204,7 @@ def main() -> None:
         fleet = read_inventory(inventory)
         group = Group(name="main", topology=TopologyRule(), run="true")
         wall = {}
-        for name, kind, at_once in (("ours", SshShell, FAN_OUT), ("plain ssh, 64 at once", PlainSsh, 64)):
+        for name, kind, at_once in (("ours", SshShell, AT_ONCE), ("plain ssh, 64 at once", PlainSsh, 64)):
             if bastion and kind is PlainSsh:
                 continue
             home = Path(folder, kind.__name__)

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from launcher.core.model.actions import Action
 from launcher.core.model.receipt import Result
 from launcher.core.model.run import Run, Slot
-from launcher.drive.execute import FAN_OUT
+from launcher.drive.waves import AT_ONCE
 from launcher.setup.environ import RunEnvironment
 from launcher.transport.agent.addresses import Addresses
 from launcher.transport.nodes import ShellNodes
@@ -56,7 +56,7 @@ def measure(size: int, home: Path) -> Figures:
         wall = time.monotonic() - begun
         print(f"{size:6} {name:12}{found[name][0]:9.0f} us{found[name][1]:10.0f} bytes a node{wall:9.2f} s", flush=True)
 
-    with ThreadPoolExecutor(FAN_OUT) as pool:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
 
         def act(actions: Sequence[Action]) -> None:
             for answer in pool.map(lambda action: nodes.perform(run, action), actions):

@@ -44,7 +44,7 @@ from launcher.runtime.protocol_ray import BundleStatus, GroupStatus, RayNodeStat
 from launcher.transport.agent.replies import OddReplyError
 
 SHOWN_S = 4.0
-"""How long a silent unit is shown as it was (s), at most (`connection.KEPT_S` and a look): more takes looks to tell."""
+"""How long a silent unit is shown as it was (s), at most (`unit_view.KEPT_S` and a look): more takes looks to tell."""
 
 LONGEST = 500
 """Characters of a fault that are shown: a path may be long."""

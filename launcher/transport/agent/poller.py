@@ -24,11 +24,12 @@ from launcher.transport.agent.unit_view import KEPT_S, Changes, Key, UnitStandin
 PATIENCE_S = 1.0
 """Seconds for which a look waits for units that have not replied yet."""
 
-MISSED = 0.8
-"""The part of it after which a unit that was asked counts as missed: its request was sent a little after it began."""
-
 FIRST_S = 5.0
 """The same for the first look at a run: its connections have to be made, and nothing is known yet."""
+
+MISSED = 0.8
+"""The part of `PATIENCE_S` after which a unit that was asked counts as missed: its request was sent a little after the
+look began."""
 
 GRACE_S = 2.0
 """Seconds for the way to a machine and back, besides those of its agent."""
@@ -36,8 +37,9 @@ GRACE_S = 2.0
 FAN_OUT = 256
 """Connections that are made, or written to, at once: a silent machine holds its place for a few seconds."""
 
-
 MOST = 1000
+"""Connections that are kept, if nobody says otherwise."""
+
 IDLE_S = 45.0
 """Seconds without a request after which a connection is closed: before its other end would (`relay.IDLE_S`)."""
 
@@ -63,9 +65,7 @@ class Poller:
         self._known: set[str] = set()
         self._closed = False
 
-    def look(
-        self, clients: Sequence[AgentClient], requests: Sequence[StatusRequest | ViewsRequest]
-    ) -> list[StatusReply]:
+    def look(self, clients: Sequence[AgentClient], requests: Sequence[LookRequest]) -> list[StatusReply]:
         """Return the newest reply of each unit, within a second or so.
 
         One that is not `ok` where there is none, or where it is no status.
@@ -140,8 +140,9 @@ class Poller:
             return [self._standing(client, now) for client in clients]
 
     def _standing(self, client: AgentClient, now: float) -> UnitStanding:
-        connected = self._connection(client).is_open
-        return self._view(client).standing(now, MISSED * PATIENCE_S, connected=connected)
+        connection = self._connection(client)
+        view = connection.views.setdefault(_key(client), UnitView())
+        return view.standing(now, MISSED * PATIENCE_S, connected=connection.is_open)
 
     def newest(self, client: AgentClient) -> StatusReply:
         """Return the newest reply of a unit, as `look` does, without asking."""

@@ -6,7 +6,7 @@ statuses (`runtime/status_board.py`). That is the word of one machine, so:
 * A status comes from the node that it is about, over a connection on which the node has proven itself to the head. It
   is read as strictly as one that comes directly.
 * It is shown for as long as a direct reply would be. A node whose status is older, odd or missing is asked directly,
-  and so is one whose status says that something has ended (`observe.py`). Only our own question can miss a node.
+  and so is one whose status says that something has ended (`direct.py`). Only our own question can miss a node.
 * Each status has a version, which the agent of a node raises with each change, and which direct replies carry, too. So
   a status is never shown once the node itself has given a later one.
 * Some nodes are asked directly in each look, in turn. Where such a reply and the head contradict each other, by more

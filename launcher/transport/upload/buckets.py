@@ -1,8 +1,7 @@
 """Local files that go to a bucket once, from this machine, before nodes use it: the bucket has one writer."""
 
 import os
-import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -11,7 +10,7 @@ from launcher.core.model.buckets import BucketMount, settings_of
 from launcher.core.model.run import Run
 from launcher.errors import LaunchError
 from launcher.runtime.protocol_buckets import BucketSpec, MissingKeyError, rclone_environment
-from launcher.runtime.protocol_rclone import LOGGED, CopyError, CopyLog
+from launcher.runtime.protocol_rclone import LOGGED, CopyError, CopyLog, copied
 from launcher.setup.buckets import bucket_spec
 from launcher.transport.upload import rclone
 
@@ -46,33 +45,13 @@ def _upload(mount: BucketMount, spec: BucketSpec, secrets: Mapping[str, str], te
         argv = [program, "copy", *_OPTIONS, "--", str(path), f"{spec['remote']}{below}"]
         log = CopyLog(partial(tell, mount, str(path)), lambda _: None)
         try:
-            code = _ran(argv, env, log)
+            code = copied(argv, env, log)
         except (OSError, CopyError) as error:
             raise LaunchError(f"cannot upload `{path}` to {mount.url}: {error}") from error
         if code != 0:
             hints = ("keys and endpoint are those of `storage:` in the inventory, looked up on this machine",)
             why = log.last[:300] or f"exit status {code}"
             raise LaunchError(f"cannot upload `{path}` to {mount.url}: {why}", hints=hints)
-
-
-def _ran(argv: Sequence[str], env: Mapping[str, str], log: CopyLog) -> int:
-    """Run rclone to its end and read its log; return its exit status."""
-    with subprocess.Popen(
-        argv,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-    ) as running:
-        assert running.stderr is not None
-        try:
-            log.follow(running.stderr)
-        except BaseException:  # Ctrl-C too
-            running.kill()
-            raise
-    return running.returncode
 
 
 def _environment(mount: BucketMount, spec: BucketSpec, secrets: Mapping[str, str]) -> dict[str, str]:

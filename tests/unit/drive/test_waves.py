@@ -15,7 +15,7 @@ SOON_S = 30.0
 
 
 class Machines:
-    """Machines of which some do not answer until they are let go; counts what is under way."""
+    """Machines of which some do not answer until they are released; counts what is under way."""
 
     def __init__(self) -> None:
         self.let_go = threading.Event()
@@ -23,7 +23,7 @@ class Machines:
         self._news = threading.Condition()
 
     def silent(self) -> Answer:
-        """Answer once let go."""
+        """Return once it is released."""
         with self._news:
             self.now += 1
             self.most = max(self.most, self.now)

@@ -117,7 +117,7 @@ def _join(tick: Tick, node: NodeName, agent: AgentReport, member: Member, reason
         if again is not None and again.at > tick.seen.at:
             tick.wake(again.at)
             return
-        if tick.in_flight.any("join") and tick.in_flight.has(ActionKey("join", node=node, generation=wanted)):
+        if tick.in_flight.has(ActionKey("join", node=node, generation=wanted)):
             return
         if wanted is not None:
             tick.back_off(_deaths(node))
