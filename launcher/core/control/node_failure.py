@@ -39,7 +39,7 @@ def replace_nodes(tick: Tick) -> None:
 def _undisturbed(tick: Tick, member: Member, slot: Slot) -> bool:
     """Whether a slot serves on a node that it keeps, and no timer of either runs: there is nothing to judge."""
     record, since, node = tick.record, tick.record.since, slot.node
-    if node in tick.leaving or tick.ray.get((member.slot, slot.generation)) is False:
+    if node in tick.leaving or tick.in_ray(member) is False:
         return False
     if node in record.node_attempts or node in since.serving:
         return False
