@@ -19,7 +19,7 @@ JITTER = 0.2
 SETUP_SHARE = 0.3
 SIGNAL_S = 1.0
 NOTICE_KILL_S = 3.0
-NOTICE_SILENCE_S = 15.0
+NOTICE_SILENCE_S = 18.0
 """How long Ray takes to notice a killed raylet and a silent host, measured with our health checks (s)."""
 SIGNALLED = 128
 """A shell reports the death by signal n as 128 + n."""

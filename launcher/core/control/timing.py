@@ -74,7 +74,7 @@ that an operator confirmed dead, and with `on_no_spare: fail`."""
 PATIENCE_S = 300.0
 """How long a launch waits for a node that nothing can replace: longer than a switch takes to restart."""
 JOIN_S = 90.0
-"""How long a live raylet may be missing in Ray's table: `ray start` gives up after 30 s, and Ray needs up to 15 s to
+"""How long a live raylet may be missing in Ray's table: `ray start` gives up after 30 s, and Ray needs up to 18 s to
 notice that a silent raylet is gone. Counted only while the head answers. (`ray_start.HEAD_S` bounds the other wait.)"""
 PLACE_S = 10.0
 """How long Ray may take to place a group whose slots are all alive; measured: milliseconds."""
