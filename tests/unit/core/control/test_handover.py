@@ -1,9 +1,12 @@
 """Giving a slot to a node: generations, and what is not known any more."""
 
+from dataclasses import replace
+
 from launcher.core.control.slots.handover import give
 from launcher.core.control.state import Tick
 from launcher.core.model.nodeset import NodeName
-from launcher.core.model.run import MemberName, Slot
+from launcher.core.model.observation import HeadSeen
+from launcher.core.model.run import MemberName, Slot, spare_label
 from tests.situations import Situation, make_run, name
 from tests.unit.core.control.kernel import serving
 
@@ -49,3 +52,17 @@ def test_a_raylet_that_follows_that_of_a_spare_is_younger_than_any_before() -> N
     given(here, name(1, 3))
     assert here.record.slots[SECOND] == Slot(member=SECOND, node=name(1, 3), generation=4)
     assert here.record.stale == {"main.s0"}, "the label is the slot's own again"
+
+
+def test_a_raylet_that_a_slot_has_from_a_spare_is_seen_dead_in_ray_by_its_label() -> None:
+    here = serving(make_run(slices=1))
+    here.park_spares()
+    (raylet,) = here.record.spares.values()
+    given(here, name(1, 3), raylet)
+    here.run_ranks(1)
+    assert isinstance(here.head, HeadSeen)
+    assert here.head.head is not None
+    rows = [replace(row, alive=row.slot != spare_label(raylet)) for row in here.head.head.nodes]
+    here.head = HeadSeen(head=replace(here.head.head, nodes=tuple(rows)))
+    here.decide()
+    assert SECOND in here.record.since.dead_in_ray
